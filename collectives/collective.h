@@ -1,0 +1,143 @@
+// One rank's handle on a group of ranks that exchange buffers.
+//
+// In this file
+//   N         number of ranks in the group, fixed for the group's life
+//   r         the own rank in the group, in [0, N)
+//   counts    elements, one entry per rank; zero and uneven ones are ordinary
+//   segment i the run of counts[i] elements after those of ranks 0..i-1
+//
+// Ordering     Every rank starts the same operations in the same order; they
+//              run in that order. Groups do not order one another.
+// Threads      Calls on one object do not overlap, with one exception: `Abort`
+//              may be called at any time from any task.
+// Memory       Buffers belong to the returned Work until it ends. An input may
+//              equal its output exactly where a method says so; they never
+//              overlap in part.
+// Numerics     With `capabilities().canonical`: each contribution is converted
+//              to the accumulation type (f32 for f16 and bf16, else its own),
+//              folded left to right over ranks 0..N-1, scaled once if there is
+//              a scale, rounded once. AllReduce, Broadcast and AllGatherV leave
+//              the same bits on all ranks, always.
+// Errors       kInvalidArgument     this call was wrong; nothing was sent
+//              kUnimplemented       the plugin lacks it; nothing was sent
+//              kFailedPrecondition  the ranks disagree on the operation, or
+//                                   wait for each other for ever
+//              kUnavailable         a peer was lost
+//              kDeadlineExceeded    the operation's own deadline passed
+//              kAborted             `Abort` was called, or a rank left
+//              After the last four the group is broken: each later call
+//              returns the first such error, on every rank, within a bounded
+//              time. Recovery is a new group.
+
+#ifndef COLLECTIVES_COLLECTIVE_H_
+#define COLLECTIVES_COLLECTIVE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "collectives/buffer.h"
+#include "collectives/capabilities.h"
+#include "collectives/launch.h"
+#include "collectives/operation.h"
+#include "collectives/runtime/runtime.h"
+#include "collectives/work.h"
+#include "topology/rank.h"
+
+namespace muonshard {
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+
+  Rank rank() const { return rank_; }
+  int32_t size() const { return size_; }
+  const std::string& name() const { return name_; }
+  const Capabilities& capabilities() const { return capabilities_; }
+  Runtime& runtime() const { return runtime_; }
+
+  // n elements in, n out on every rank. In place is allowed.
+  absl::StatusOr<Work> AllReduce(ConstBuffer in, MutableBuffer out,
+                                 Reduction reduction, CallOptions options = {});
+  // n elements in; n out on `root`, none elsewhere. In place is allowed.
+  absl::StatusOr<Work> Reduce(ConstBuffer in, MutableBuffer out,
+                              Reduction reduction, Rank root,
+                              CallOptions options = {});
+  // n elements in on `root`, none elsewhere; n out on every rank. In place is
+  // allowed on the root.
+  absl::StatusOr<Work> Broadcast(ConstBuffer in, MutableBuffer out, Rank root,
+                                 CallOptions options = {});
+  // sum(counts) elements in; segment r of the reduction out, which may be
+  // segment r of `in` itself.
+  absl::StatusOr<Work> ReduceScatterV(ConstBuffer in, MutableBuffer out,
+                                      std::vector<int64_t> counts,
+                                      Reduction reduction,
+                                      CallOptions options = {});
+  // counts[r] elements in; all segments out. `in` may be segment r of `out`.
+  absl::StatusOr<Work> AllGatherV(ConstBuffer in, MutableBuffer out,
+                                  std::vector<int64_t> counts,
+                                  CallOptions options = {});
+  // in_counts[i] elements go to rank i, out_counts[i] come from it, in rank
+  // order without gaps.
+  absl::StatusOr<Work> AllToAllV(ConstBuffer in, MutableBuffer out,
+                                 std::vector<int64_t> in_counts,
+                                 std::vector<int64_t> out_counts,
+                                 CallOptions options = {});
+  absl::StatusOr<Work> Send(ConstBuffer in, Rank peer,
+                            CallOptions options = {});
+  absl::StatusOr<Work> Recv(MutableBuffer out, Rank peer,
+                            CallOptions options = {});
+  absl::StatusOr<Work> Barrier(CallOptions options = {});
+
+  // A group for each color >= 0, ranks ordered by (key, rank here); null for
+  // color -1. A collective call that waits, until `deadline`, for all ranks.
+  virtual absl::StatusOr<std::unique_ptr<Collective>> Split(
+      int32_t color, int32_t key, absl::string_view name,
+      absl::Time deadline) = 0;
+
+  // Breaks the group: calls in flight and later calls end with kAborted on all
+  // ranks. `reason` goes into the message. Does not block. Idempotent.
+  virtual void Abort(const absl::Status& reason) = 0;
+
+  // OK, or the error that broke the group.
+  virtual absl::Status Health() const = 0;
+
+  virtual absl::StatusOr<CollectiveCounters> Counters() const = 0;
+
+ protected:
+  Collective(Runtime& runtime, Rank rank, int32_t size, std::string name,
+             Capabilities capabilities);
+
+ private:
+  friend class Batch;
+
+  // A batch of one.
+  absl::StatusOr<Work> Start(Operation operation);
+
+  // Turns a checked operation into launches, one per level, in order. A flat
+  // collective makes one; a hierarchical one makes two, the second ready when
+  // the first has ended.
+  virtual absl::StatusOr<std::vector<Launch>> Lower(Operation operation) = 0;
+
+  Runtime& runtime_;
+  const Rank rank_;
+  const int32_t size_;
+  const std::string name_;
+  const Capabilities capabilities_;
+};
+
+// Checks what every collective refuses with the same words: buffers, counts,
+// ranks, types and reductions. Declared here for decorators and tests.
+absl::Status CheckOperation(const Operation& operation, Rank rank, int32_t size,
+                            const Capabilities& capabilities);
+
+}  // namespace muonshard
+
+#endif  // COLLECTIVES_COLLECTIVE_H_

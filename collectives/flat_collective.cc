@@ -1,0 +1,70 @@
+#include "collectives/flat_collective.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/plugin_communicator.h"
+
+namespace muonshard {
+namespace {
+
+class FlatCollective final : public Collective {
+ public:
+  FlatCollective(std::shared_ptr<PluginCommunicator> communicator,
+                 const Capabilities& capabilities)
+      : Collective(communicator->runtime(), communicator->rank(),
+                   communicator->size(), communicator->name(), capabilities),
+        communicator_(std::move(communicator)) {}
+
+  absl::StatusOr<std::unique_ptr<Collective>> Split(
+      int32_t color, int32_t key, absl::string_view name,
+      absl::Time deadline) override {
+    if (color < -1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(communicator_->Describe(), ": Split \"", name,
+                       "\": wanted a color of at least -1, got ", color));
+    }
+    if (!capabilities().split) {
+      return absl::UnimplementedError(absl::StrCat(
+          communicator_->Describe(), ": Split \"", name,
+          "\": the plugin does not promise to split groups"));
+    }
+    absl::StatusOr<std::shared_ptr<PluginCommunicator>> child =
+        communicator_->Split(color, key, name, deadline);
+    if (!child.ok()) return child.status();
+    if (*child == nullptr) return nullptr;
+    return NewFlatCollective(*std::move(child), capabilities());
+  }
+
+  void Abort(const absl::Status& reason) override {
+    communicator_->Abort(reason);
+  }
+
+  absl::Status Health() const override { return communicator_->Health(); }
+
+  absl::StatusOr<CollectiveCounters> Counters() const override {
+    return communicator_->Counters();
+  }
+
+ private:
+  absl::StatusOr<std::vector<Launch>> Lower(Operation operation) override {
+    std::vector<Launch> launches;
+    launches.push_back({communicator_, std::move(operation)});
+    return launches;
+  }
+
+  const std::shared_ptr<PluginCommunicator> communicator_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collective> NewFlatCollective(
+    std::shared_ptr<PluginCommunicator> communicator,
+    const Capabilities& capabilities) {
+  return std::make_unique<FlatCollective>(std::move(communicator),
+                                          capabilities);
+}
+
+}  // namespace muonshard

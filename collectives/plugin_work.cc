@@ -1,0 +1,86 @@
+#include "collectives/plugin_work.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/abi_time.h"
+#include "collectives/plugin_status.h"
+
+namespace muonshard {
+namespace {
+
+// What a plugin holds until a work ends.
+struct Completion {
+  EventSource source;
+  std::string what;
+};
+
+void Complete(void* argument, const muonshard_status* status) {
+  const std::unique_ptr<Completion> completion(
+      static_cast<Completion*>(argument));
+  completion->source.Complete(StatusFromPlugin(
+      status->code, *status, completion->what, /*in_operation=*/true));
+}
+
+}  // namespace
+
+Work PluginWork::Adopt(std::shared_ptr<PluginCommunicator> communicator,
+                       muonshard_work work, const Operation& operation) {
+  std::string what = absl::StrCat(communicator->Describe(), ": ",
+                                  DescribeOperation(operation));
+  return Work(std::make_shared<PluginWork>(std::move(communicator), work,
+                                           std::move(what)));
+}
+
+PluginWork::PluginWork(std::shared_ptr<PluginCommunicator> communicator,
+                       muonshard_work work, std::string what)
+    : communicator_(std::move(communicator)),
+      work_(work),
+      what_(std::move(what)) {}
+
+PluginWork::~PluginWork() {
+  communicator_->plugin().table().work_free(work_);
+}
+
+absl::Status PluginWork::Wait(absl::Time deadline) {
+  muonshard_status status = EmptyPluginStatus();
+  const muonshard_code code = communicator_->plugin().table().work_wait(
+      work_, ToAbiNanoseconds(deadline), &status);
+  if (code == MUONSHARD_WAIT_EXPIRED) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(what_, ": this wait expired, the operation goes on"));
+  }
+  return StatusFromPlugin(code, status, what_, /*in_operation=*/true);
+}
+
+bool PluginWork::done() const {
+  muonshard_status status = EmptyPluginStatus();
+  return communicator_->plugin().table().work_test(work_, &status) !=
+         MUONSHARD_IN_PROGRESS;
+}
+
+Event PluginWork::event() {
+  std::unique_ptr<Completion> completion;
+  Event event;
+  {
+    const MutexLock lock(*communicator_->events_mutex_);
+    if (event_.has_value()) return *event_;
+    completion.reset(
+        new Completion{EventSource(communicator_->runtime()), what_});
+    event = completion->source.event();
+    event_ = event;
+  }
+  // From here on the completion is the plugin's, which hands it to Complete
+  // when the work ends, maybe before work_then returns.
+  Completion* const given = completion.release();
+  muonshard_status status = EmptyPluginStatus();
+  const muonshard_code code = communicator_->plugin().table().work_then(
+      work_, Complete, given, &status);
+  if (code != MUONSHARD_OK) {
+    status.code = code;
+    Complete(given, &status);
+  }
+  return event;
+}
+
+}  // namespace muonshard

@@ -1,0 +1,94 @@
+#include "collectives/post_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "collectives/plugin_communicator.h"
+#include "collectives/work_sequence.h"
+
+namespace muonshard {
+namespace {
+
+struct Call {
+  std::vector<Launch> launches;
+  std::vector<Work> works;  // Of the levels posted so far.
+  absl::Status error;       // What kept the next level from starting.
+};
+
+// Launches of one level that go to one plugin, with the calls they are of.
+struct Post {
+  const PluginInstance* plugin;
+  std::vector<size_t> calls;
+  std::vector<const Launch*> launches;
+};
+
+// The posts of `level`, plugins in the order in which calls name them.
+std::vector<Post> PostsOf(std::vector<Call>& calls, size_t level) {
+  std::vector<Post> posts;
+  for (size_t c = 0; c < calls.size(); ++c) {
+    Call& call = calls[c];
+    if (level >= call.launches.size() || !call.error.ok()) continue;
+    Launch& launch = call.launches[level];
+    if (level > 0) {
+      launch.operation.options.ready.push_back(call.works.back().event());
+    }
+    const PluginInstance* const plugin = &launch.communicator->plugin();
+    auto post = std::find_if(posts.begin(), posts.end(), [plugin](const Post& p) {
+      return p.plugin == plugin;
+    });
+    if (post == posts.end()) {
+      post = posts.insert(posts.end(), Post{plugin, {}, {}});
+    }
+    post->calls.push_back(c);
+    post->launches.push_back(&launch);
+  }
+  return posts;
+}
+
+Work WorkOf(Call& call) {
+  if (call.launches.empty()) return Work();
+  if (call.works.size() == 1 && call.error.ok()) return call.works.front();
+  return SequenceOf(call.launches.front().communicator->runtime(),
+                    std::move(call.works), std::move(call.error));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Work>> PostCalls(
+    std::vector<std::vector<Launch>> calls) {
+  std::vector<Call> progress;
+  progress.reserve(calls.size());
+  size_t levels = 0;
+  for (std::vector<Launch>& launches : calls) {
+    levels = std::max(levels, launches.size());
+    progress.push_back({std::move(launches), {}, absl::OkStatus()});
+  }
+
+  bool started = false;
+  for (size_t level = 0; level < levels; ++level) {
+    for (const Post& post : PostsOf(progress, level)) {
+      absl::StatusOr<std::vector<Work>> works =
+          PluginCommunicator::Post(post.launches);
+      if (!works.ok() && !started) return works.status();
+      started = true;
+      for (size_t i = 0; i < post.calls.size(); ++i) {
+        Call& call = progress[post.calls[i]];
+        if (works.ok()) {
+          call.works.push_back(std::move((*works)[i]));
+        } else {
+          call.error = works.status();
+          post.launches[i]->communicator->Abort(call.error);
+        }
+      }
+    }
+  }
+
+  std::vector<Work> result;
+  result.reserve(progress.size());
+  for (Call& call : progress) result.push_back(WorkOf(call));
+  return result;
+}
+
+}  // namespace muonshard

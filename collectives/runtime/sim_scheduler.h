@@ -1,0 +1,63 @@
+// Who runs next on the simulated runtime.
+//
+// A scheduler sees nothing but ids, so that a seeded walk, a replay of recorded
+// choices and a search over all of them are the same to the engine.
+//
+// Ordering     `Choose` is a function of the scheduler's own state and of the
+//              choices it was asked for so far, and of nothing else.
+// Threads      Called by one thread.
+
+#ifndef COLLECTIVES_RUNTIME_SIM_SCHEDULER_H_
+#define COLLECTIVES_RUNTIME_SIM_SCHEDULER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace muonshard {
+
+// The call of the runtime at which a choice is due. The values enter the trace
+// hash.
+enum class SimCall : uint8_t {
+  kLock = 0,
+  kUnlock = 1,
+  kWait = 2,
+  kNotify = 3,
+  kStart = 4,
+  kYield = 5,
+  kJoin = 6,
+  kNow = 7,
+  kExit = 8,  // A task's function has returned.
+  kWake = 9,  // Which one of several waiting tasks to wake, not to run.
+};
+
+struct SimChoice {
+  SimCall call;
+  // Ids of the tasks to choose from, at least two: ascending, or for kWake in
+  // the order in which they began to wait.
+  std::span<const uint64_t> candidates;
+  // The index among them of the task that made the call, or how many they are
+  // if it cannot go on.
+  size_t caller;
+};
+
+class SimScheduler {
+ public:
+  virtual ~SimScheduler() = default;
+
+  // Returns an index into `choice.candidates`.
+  virtual size_t Choose(const SimChoice& choice) = 0;
+};
+
+// A random walk. Some seeds switch at almost every call and some seldom,
+// because there are faults that only short or only long stretches show.
+std::unique_ptr<SimScheduler> NewRandomScheduler(uint64_t seed);
+
+// A bijection of 64 bits in which each bit of `x` changes half of the result:
+// the output function of splitmix64.
+uint64_t MixBits(uint64_t x);
+
+}  // namespace muonshard
+
+#endif  // COLLECTIVES_RUNTIME_SIM_SCHEDULER_H_

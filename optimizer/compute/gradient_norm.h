@@ -1,0 +1,32 @@
+// The global norm of all gradients, and the factor that clips it.
+//
+// Each run of gradients (one unit of a Muon parameter; a run of whole chunks of
+// an element-wise one) is cut into chunks of kSquaresChunkCount elements from
+// its own start. Units and chunks follow from global shapes alone, so the sum,
+// the norm and the factor have the same bits for any number of ranks.
+
+#ifndef OPTIMIZER_COMPUTE_GRADIENT_NORM_H_
+#define OPTIMIZER_COMPUTE_GRADIENT_NORM_H_
+
+#include <cstdint>
+
+#include "collectives/data_type.h"
+#include "optimizer/compute/exact_sum.h"
+
+namespace muonshard {
+
+// Adds the squares of one run of `count` gradients to `squares`. Returns the
+// number of them that are infinite or NaN; their chunks are left out.
+int64_t AddSquares(DataType type, const void* gradients, int64_t count,
+                   ExactSum& squares);
+
+// The square root of the sum, in fp64.
+double GlobalNorm(const ExactSum& squares);
+
+// min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ has it;
+// 1 if `clip_norm` is 0, which means no clipping.
+double ClipFactor(double norm, double clip_norm);
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_COMPUTE_GRADIENT_NORM_H_

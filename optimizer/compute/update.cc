@@ -1,0 +1,224 @@
+#include "optimizer/compute/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "optimizer/compute/convert.h"
+#include "optimizer/compute/newton_schulz.h"
+
+namespace muonshard {
+namespace {
+
+// Elements go through these buffers, one tile at a time: loops of a constant
+// length over buffers of their own become vector code at any optimization
+// level that has it, and treat the last elements of a range like all others.
+constexpr int64_t kTileCount = 256;
+
+struct Tile {
+  float gradient[kTileCount] = {};
+  float first[kTileCount] = {};   // Momentum, or AdamW's first moment.
+  float second[kTileCount] = {};  // Muon's direction, or the second moment.
+  float weight[kTileCount] = {};
+};
+
+const std::byte* ElementAt(DataType type, const void* base, int64_t index) {
+  return static_cast<const std::byte*>(base) +
+         static_cast<size_t>(index) * ByteWidth(type);
+}
+
+std::byte* ElementAt(DataType type, void* base, int64_t index) {
+  return static_cast<std::byte*>(base) +
+         static_cast<size_t>(index) * ByteWidth(type);
+}
+
+void Copy(const float* from, int64_t count, float* to) {
+  std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+}
+
+// The part of a tile that a range fills.
+std::span<float> Front(float (&tile)[kTileCount], int64_t count) {
+  return {tile, static_cast<size_t>(count)};
+}
+
+// Moves the momentum and writes the direction to orthogonalize.
+void MoveMomentum(const MuonOptions& options, double clip,
+                  DataType gradient_dtype, const void* gradient,
+                  std::span<float> momentum, float* direction) {
+  const float keep = static_cast<float>(options.momentum);
+  const float take = static_cast<float>(1.0 - options.momentum);
+  const float clip_factor = static_cast<float>(clip);
+  const int64_t count = static_cast<int64_t>(momentum.size());
+  Tile tile;
+  for (int64_t start = 0; start < count; start += kTileCount) {
+    const int64_t length = std::min(kTileCount, count - start);
+    ToFloat(gradient_dtype, ElementAt(gradient_dtype, gradient, start),
+            Front(tile.gradient, length));
+    Copy(momentum.data() + start, length, tile.first);
+    for (int64_t i = 0; i < kTileCount; ++i) {
+      const float taken = take * (clip_factor * tile.gradient[i]);
+      tile.first[i] = keep * tile.first[i] + taken;
+      tile.second[i] = taken + keep * tile.first[i];
+    }
+    Copy(tile.first, length, momentum.data() + start);
+    Copy(options.nesterov ? tile.second : tile.first, length,
+         direction + start);
+  }
+}
+
+// out = parameter * decay - rate * direction, over a contiguous run.
+void ApplyDirection(float decay, float rate, const float* direction,
+                    int64_t count, DataType dtype, const void* parameter,
+                    void* out) {
+  Tile tile;
+  for (int64_t start = 0; start < count; start += kTileCount) {
+    const int64_t length = std::min(kTileCount, count - start);
+    Copy(direction + start, length, tile.second);
+    ToFloat(dtype, ElementAt(dtype, parameter, start),
+            Front(tile.weight, length));
+    for (int64_t i = 0; i < kTileCount; ++i) {
+      tile.weight[i] = tile.weight[i] * decay - rate * tile.second[i];
+    }
+    FromFloat(dtype, Front(tile.weight, length), ElementAt(dtype, out, start));
+  }
+}
+
+double ScaleOf(MuonScale scale, double fan_out, double fan_in) {
+  switch (scale) {
+    case MuonScale::kSpectral:
+      return std::sqrt(std::max(1.0, fan_out / fan_in));
+    case MuonScale::kMatchAdamWRms:
+      return 0.2 * std::sqrt(std::max(fan_out, fan_in));
+    case MuonScale::kFanRatio:
+      return std::sqrt(fan_out / fan_in);
+    case MuonScale::kNone:
+      return 1;
+  }
+  return 1;
+}
+
+// What to subtract of a block's orthogonal factor.
+float BlockRate(const MuonUnit& unit, int64_t block_cols, MuonScale scale,
+                double learning_rate) {
+  const double rows = static_cast<double>(unit.rows);
+  const double cols = static_cast<double>(block_cols);
+  const double factor = unit.fan_out_dimension == 0
+                            ? ScaleOf(scale, rows, cols)
+                            : ScaleOf(scale, cols, rows);
+  return static_cast<float>(learning_rate * factor);
+}
+
+float DecayFactor(const UpdateFactors& factors) {
+  return static_cast<float>(1.0 - factors.learning_rate * factors.weight_decay);
+}
+
+// Columns of the widest block.
+int64_t WidestBlock(const MuonUnit& unit) {
+  if (unit.column_blocks.empty()) return unit.cols;
+  return *std::max_element(unit.column_blocks.begin(),
+                           unit.column_blocks.end());
+}
+
+}  // namespace
+
+int64_t MuonWorkspaceCount(const MuonUnit& unit) {
+  const int64_t unit_count = unit.rows * unit.cols;
+  if (unit.column_blocks.size() <= 1) {
+    return unit_count + NewtonSchulzWorkspaceCount(unit.rows, unit.cols);
+  }
+  // The count grows with the number of columns, so the widest block decides.
+  const int64_t widest = WidestBlock(unit);
+  return unit_count + unit.rows * widest +
+         NewtonSchulzWorkspaceCount(unit.rows, widest);
+}
+
+void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
+                const UpdateFactors& factors, DataType gradient_dtype,
+                const void* gradient, std::span<float> momentum,
+                DataType parameter_dtype, const void* parameter, void* out,
+                std::span<float> workspace) {
+  const size_t unit_count = static_cast<size_t>(unit.rows * unit.cols);
+  const float decay = DecayFactor(factors);
+  const std::span<float> direction = workspace.first(unit_count);
+  workspace = workspace.subspan(unit_count);
+  MoveMomentum(options, factors.clip, gradient_dtype, gradient, momentum,
+               direction.data());
+
+  if (unit.column_blocks.size() <= 1) {
+    NewtonSchulz(direction, unit.rows, unit.cols, options, workspace,
+                 direction);
+    ApplyDirection(
+        decay, BlockRate(unit, unit.cols, options.scale, factors.learning_rate),
+        direction.data(), unit.rows * unit.cols, parameter_dtype, parameter,
+        out);
+    return;
+  }
+
+  int64_t col = 0;
+  for (const int64_t block_cols : unit.column_blocks) {
+    const float rate =
+        BlockRate(unit, block_cols, options.scale, factors.learning_rate);
+    const std::span<float> block =
+        workspace.first(static_cast<size_t>(unit.rows * block_cols));
+    for (int64_t row = 0; row < unit.rows; ++row) {
+      Copy(direction.data() + row * unit.cols + col, block_cols,
+           block.data() + row * block_cols);
+    }
+    NewtonSchulz(block, unit.rows, block_cols, options,
+                 workspace.subspan(block.size()), block);
+    for (int64_t row = 0; row < unit.rows; ++row) {
+      const int64_t start = row * unit.cols + col;
+      ApplyDirection(decay, rate, block.data() + row * block_cols, block_cols,
+                     parameter_dtype,
+                     ElementAt(parameter_dtype, parameter, start),
+                     ElementAt(parameter_dtype, out, start));
+    }
+    col += block_cols;
+  }
+}
+
+void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,
+                 DataType gradient_dtype, const void* gradient,
+                 std::span<float> first_moment, std::span<float> second_moment,
+                 DataType parameter_dtype, const void* parameter, void* out) {
+  const double step = static_cast<double>(factors.step);
+  const float clip = static_cast<float>(factors.clip);
+  const float decay = DecayFactor(factors);
+  const float keep1 = static_cast<float>(options.beta1);
+  const float take1 = static_cast<float>(1.0 - options.beta1);
+  const float keep2 = static_cast<float>(options.beta2);
+  const float take2 = static_cast<float>(1.0 - options.beta2);
+  const float rate = static_cast<float>(factors.learning_rate /
+                                        (1.0 - std::pow(options.beta1, step)));
+  const float root_correction =
+      static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)));
+  const float epsilon = static_cast<float>(options.epsilon);
+  const int64_t count = static_cast<int64_t>(first_moment.size());
+  Tile tile;
+  for (int64_t start = 0; start < count; start += kTileCount) {
+    const int64_t length = std::min(kTileCount, count - start);
+    ToFloat(gradient_dtype, ElementAt(gradient_dtype, gradient, start),
+            Front(tile.gradient, length));
+    ToFloat(parameter_dtype, ElementAt(parameter_dtype, parameter, start),
+            Front(tile.weight, length));
+    Copy(first_moment.data() + start, length, tile.first);
+    Copy(second_moment.data() + start, length, tile.second);
+    for (int64_t i = 0; i < kTileCount; ++i) {
+      const float gradient_value = clip * tile.gradient[i];
+      tile.first[i] = keep1 * tile.first[i] + take1 * gradient_value;
+      tile.second[i] =
+          keep2 * tile.second[i] + take2 * (gradient_value * gradient_value);
+      const float divisor =
+          std::sqrt(tile.second[i]) * root_correction + epsilon;
+      tile.weight[i] =
+          tile.weight[i] * decay - rate * (tile.first[i] / divisor);
+    }
+    Copy(tile.first, length, first_moment.data() + start);
+    Copy(tile.second, length, second_moment.data() + start);
+    FromFloat(parameter_dtype, Front(tile.weight, length),
+              ElementAt(parameter_dtype, out, start));
+  }
+}
+
+}  // namespace muonshard

@@ -1,0 +1,70 @@
+// The update rules, on host memory: gradient and state in, new parameter and
+// new state out.
+//
+// Both rules read a gradient of any floating type, compute in f32, and write
+// the parameter in its own type, rounded once to nearest even. State is f32.
+//
+// Muon, for a unit W [rows, cols] with gradient g and momentum M:
+//   g' = clip * g
+//   M  = momentum * M + (1 - momentum) * g'
+//   u  = nesterov ? (1 - momentum) * g' + momentum * M : M
+//   O  = NewtonSchulz(u), each block of columns on its own
+//   W  = W * (1 - lr * decay) - lr * scale(fan_out, fan_in of the block) * O
+// AdamW, element by element, at step t >= 1:
+//   m  = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
+//   w  = w (1 - lr * decay)
+//        - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//
+// Numerics   An element's bits depend on its own inputs (Muon: on its unit's)
+//            and not on where a range starts or ends or on alignment. Factors
+//            are made in fp64 and rounded to f32 once.
+// Threads    Safe to call at once on buffers that do not overlap.
+
+#ifndef OPTIMIZER_COMPUTE_UPDATE_H_
+#define OPTIMIZER_COMPUTE_UPDATE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "collectives/data_type.h"
+#include "optimizer/options.h"
+
+namespace muonshard {
+
+struct MuonUnit {
+  int64_t rows = 0;
+  int64_t cols = 0;
+  // Blocks of columns; empty for one block.
+  std::span<const int64_t> column_blocks;
+  int32_t fan_out_dimension = 0;  // As in ParameterSpec.
+};
+
+// What differs from step to step.
+struct UpdateFactors {
+  double learning_rate = 0;
+  double weight_decay = 0;
+  double clip = 1;   // Multiplies the gradient.
+  int64_t step = 1;  // Of this parameter, from 1; AdamW's t.
+};
+
+// In floats, for one unit.
+int64_t MuonWorkspaceCount(const MuonUnit& unit);
+
+// `gradient` and `parameter` hold rows * cols elements of their types. `out`
+// takes the new parameter, of the type of `parameter`, and may be the same
+// buffer.
+void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
+                const UpdateFactors& factors, DataType gradient_dtype,
+                const void* gradient, std::span<float> momentum,
+                DataType parameter_dtype, const void* parameter, void* out,
+                std::span<float> workspace);
+
+// `first_moment` and `second_moment` give the count of elements.
+void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,
+                 DataType gradient_dtype, const void* gradient,
+                 std::span<float> first_moment, std::span<float> second_moment,
+                 DataType parameter_dtype, const void* parameter, void* out);
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_COMPUTE_UPDATE_H_

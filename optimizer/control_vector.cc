@@ -1,0 +1,214 @@
+#include "optimizer/control_vector.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace muonshard {
+namespace {
+
+constexpr size_t kNonFinite = kExactSumLimbs;
+constexpr size_t kFailedBuckets = kExactSumLimbs + 1;
+constexpr size_t kFirstAbsent = kExactSumLimbs + 2;
+
+constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFailureKinds = 4;
+
+// torch.nn.utils.clip_grad_norm_ adds this, so that a norm of 0 divides.
+constexpr double kClipEpsilon = 1e-6;
+
+struct Fact {
+  const char* name;
+  int64_t value;  // In [0, 2^63), so that its negative exists.
+};
+
+// Any double as a non-negative integer; different doubles differ but for the
+// last bit of a mixed word.
+int64_t Mixed(double value) {
+  uint64_t x = std::bit_cast<uint64_t>(value) + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return static_cast<int64_t>((x ^ (x >> 31)) >> 1);
+}
+
+std::array<Fact, 5> FactsOf(const ControlInput& input) {
+  const auto rate = [](const std::optional<double>& value) {
+    return value.has_value() ? Mixed(*value) : int64_t{0};
+  };
+  return {{
+      {"step number", input.step},
+      {"number of micro-batches", input.micro_batches},
+      {"clip norm", Mixed(input.options.clip_norm)},
+      {"Muon learning rate", rate(input.options.muon_learning_rate)},
+      {"AdamW learning rate", rate(input.options.adamw_learning_rate)},
+  }};
+}
+
+constexpr size_t kFirstFailure = 2 * std::tuple_size_v<std::array<Fact, 5>>;
+
+absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
+  const auto kind = static_cast<FailureKind>(code % kFailureKinds);
+  const int64_t rank = code / kFailureKinds % size;
+  const auto parameter = static_cast<size_t>(code / kFailureKinds / size);
+  if (kind == FailureKind::kStepOptions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the step was not taken: rank ", rank, " gave options out of range"));
+  }
+  const char* what = "";
+  switch (kind) {
+    case FailureKind::kTooManyCheckIns:
+      what = "was checked in more often than there are micro-batches";
+      break;
+    case FailureKind::kTooFewCheckIns:
+      what = "was checked in less often than there are micro-batches";
+      break;
+    case FailureKind::kWrongGradient:
+      what = "was checked in with a gradient of the wrong size or dtype";
+      break;
+    case FailureKind::kStepOptions:
+      break;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the step was not taken: parameter \"",
+                   plan.specs[parameter].name, "\" ", what, " on rank ", rank));
+}
+
+}  // namespace
+
+absl::Status Validate(const StepOptions& options) {
+  if (!(options.clip_norm >= 0) || std::isinf(options.clip_norm)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "clip_norm: want a finite number >= 0, got ", options.clip_norm));
+  }
+  const auto check = [](const char* name, const std::optional<double>& rate) {
+    if (!rate.has_value() || (*rate >= 0 && std::isfinite(*rate))) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": want a finite number >= 0, got ", *rate));
+  };
+  if (absl::Status s = check("muon_learning_rate", options.muon_learning_rate);
+      !s.ok()) {
+    return s;
+  }
+  return check("adamw_learning_rate", options.adamw_learning_rate);
+}
+
+ControlVector::ControlVector(const Plan& plan, Rank rank)
+    : plan_(plan), rank_(rank) {
+  const std::vector<int32_t> coordinates = plan.mesh.Coordinates(rank);
+  size_t next = kFirstAbsent;
+  for (const ParameterSpec& spec : plan.specs) {
+    AbsentSlots slots;
+    slots.first = next;
+    for (size_t a = 0; a < plan.mesh.axes().size(); ++a) {
+      const MeshAxis& axis = plan.mesh.axes()[a];
+      if (RoleOver(spec, axis.name) != AxisRole::kDistinct) continue;
+      const auto degree = static_cast<size_t>(axis.degree);
+      slots.places *= degree;
+      slots.own = slots.own * degree + static_cast<size_t>(coordinates[a]);
+    }
+    slots.rank_count = plan.mesh.size() / static_cast<int64_t>(slots.places);
+    next += slots.places;
+    absent_.push_back(slots);
+  }
+  sum_count_ = next;
+}
+
+size_t ControlVector::least_count() { return kFirstFailure + 1; }
+
+void ControlVector::Encode(const ControlInput& input,
+                           std::vector<int64_t>& sums,
+                           std::vector<int64_t>& least) const {
+  sums.assign(sum_count_, 0);
+  input.squared_norm.Export(
+      std::span<int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
+  sums[kNonFinite] = input.non_finite_count;
+  sums[kFailedBuckets] = input.bucket_failed ? 1 : 0;
+  for (size_t p = 0; p < absent_.size(); ++p) {
+    if (input.absent[p]) sums[absent_[p].first + absent_[p].own] = 1;
+  }
+  least.clear();
+  for (const Fact& fact : FactsOf(input)) {
+    least.push_back(fact.value);
+    least.push_back(-fact.value);
+  }
+  int64_t failure = kNoFailure;
+  if (input.failure.has_value()) {
+    failure =
+        (int64_t{input.failure->parameter} * plan_.mesh.size() + ToInt(rank_)) *
+            kFailureKinds +
+        static_cast<int64_t>(input.failure->kind);
+  }
+  least.push_back(failure);
+}
+
+absl::Status ControlVector::CheckAbsent(
+    const std::vector<int64_t>& sums) const {
+  for (size_t p = 0; p < absent_.size(); ++p) {
+    if (plan_.specs[p].absent_gradient != AbsentGradient::kError) continue;
+    for (size_t place = 0; place < absent_[p].places; ++place) {
+      if (sums[absent_[p].first + place] < absent_[p].rank_count) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the step was not taken: parameter \"", plan_.specs[p].name,
+          "\" has a gradient on none of its ", absent_[p].rank_count,
+          " ranks; want one on at least one, or absent_gradient zeros or "
+          "skip"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StepDecision ControlVector::Decide(const ControlInput& input,
+                                   const std::vector<int64_t>& sums,
+                                   const std::vector<int64_t>& least) const {
+  StepDecision decision;
+  decision.outcome.step = input.step;
+  decision.absent_everywhere.resize(absent_.size());
+  if (least[kFirstFailure] != kNoFailure) {
+    decision.status =
+        FailureStatus(least[kFirstFailure], plan_.mesh.size(), plan_);
+    return decision;
+  }
+  const auto facts = FactsOf(input);
+  for (size_t f = 0; f < facts.size(); ++f) {
+    if (least[2 * f] == -least[2 * f + 1]) continue;
+    decision.status = absl::FailedPreconditionError(
+        absl::StrCat("step ", input.step, " was not taken: the ", facts[f].name,
+                     " is not the same on all ranks"));
+    return decision;
+  }
+  if (sums[kFailedBuckets] > 0) {
+    decision.status = absl::AbortedError(absl::StrCat(
+        "step ", input.step, " was not taken: a reduction failed on ",
+        sums[kFailedBuckets], " of ", plan_.mesh.size(), " ranks"));
+    return decision;
+  }
+  decision.status = CheckAbsent(sums);
+  if (!decision.status.ok()) return decision;
+  for (size_t p = 0; p < absent_.size(); ++p) {
+    decision.absent_everywhere[p] =
+        sums[absent_[p].first + absent_[p].own] == absent_[p].rank_count;
+  }
+  ExactSum squared_norm;
+  squared_norm.AddLimbs(
+      std::span<const int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
+  StepOutcome& outcome = decision.outcome;
+  outcome.non_finite_count = sums[kNonFinite];
+  outcome.gradient_norm = std::sqrt(squared_norm.Value());
+  outcome.updated = outcome.non_finite_count == 0;
+  const double limit = input.options.clip_norm;
+  if (limit > 0) {
+    outcome.clip_factor =
+        std::min(1.0, limit / (outcome.gradient_norm + kClipEpsilon));
+  }
+  return decision;
+}
+
+}  // namespace muonshard

@@ -1,0 +1,96 @@
+// What all ranks tell one another before a step: two vectors of integers, one
+// summed and one whose least is taken over the world, and the one decision
+// that follows from them on every rank.
+//
+// Sums       the exact squared norm, non-finite elements, ranks with a failed
+//            bucket, and for each parameter on how many ranks it is absent
+// Least      [x, -x] of each fact that must be equal, and the first failure
+// Result     A pure function of the reduced vectors, so every rank decides the
+//            same. A parameter that lives apart over an axis (kDistinct) has
+//            one absent count for each place where it lives.
+
+#ifndef OPTIMIZER_CONTROL_VECTOR_H_
+#define OPTIMIZER_CONTROL_VECTOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "optimizer/compute/exact_sum.h"
+#include "optimizer/plan.h"
+#include "optimizer/sharded_optimizer.h"
+
+namespace muonshard {
+
+enum class FailureKind : int32_t {
+  kTooManyCheckIns = 0,
+  kTooFewCheckIns = 1,
+  kWrongGradient = 2,
+  kStepOptions = 3,
+};
+
+// Why this rank cannot take the step.
+struct StepFailure {
+  int32_t parameter = 0;
+  FailureKind kind = FailureKind::kTooManyCheckIns;
+};
+
+// What one rank brings.
+struct ControlInput {
+  int64_t step = 0;
+  int32_t micro_batches = 1;
+  StepOptions options;
+  ExactSum squared_norm;  // Of what this rank counts; see Reducer.
+  int64_t non_finite_count = 0;
+  bool bucket_failed = false;
+  std::optional<StepFailure> failure;  // The first by parameter.
+  std::vector<bool> absent;            // By parameter.
+};
+
+struct StepDecision {
+  // An error is the step's, on every rank.
+  absl::Status status;
+  StepOutcome outcome;
+  // By parameter: absent wherever this rank's values live.
+  std::vector<bool> absent_everywhere;
+};
+
+// The layout for one rank of a plan.
+class ControlVector {
+ public:
+  ControlVector(const Plan& plan, Rank rank);
+
+  size_t sum_count() const { return sum_count_; }
+  static size_t least_count();
+
+  void Encode(const ControlInput& input, std::vector<int64_t>& sums,
+              std::vector<int64_t>& least) const;
+
+  StepDecision Decide(const ControlInput& input,
+                      const std::vector<int64_t>& sums,
+                      const std::vector<int64_t>& least) const;
+
+ private:
+  struct AbsentSlots {
+    size_t first = 0;        // In the sums.
+    size_t places = 1;       // Where the parameter lives apart.
+    size_t own = 0;          // Which of them is this rank's.
+    int64_t rank_count = 1;  // Ranks of each place.
+  };
+
+  absl::Status CheckAbsent(const std::vector<int64_t>& sums) const;
+
+  const Plan& plan_;
+  const Rank rank_;
+  std::vector<AbsentSlots> absent_;  // By parameter.
+  size_t sum_count_ = 0;
+};
+
+// kInvalidArgument names the field that is not finite or out of range.
+absl::Status Validate(const StepOptions& options);
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_CONTROL_VECTOR_H_

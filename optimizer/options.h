@@ -1,0 +1,86 @@
+// The hyper-parameters and limits of a sharded optimizer: the same on every
+// rank.
+//
+// Defaults of Muon are those of torch.optim.Muon in PyTorch 2.11, by value; of
+// AdamW those of torch.optim.AdamW.
+//
+// Errors     `Validate` returns kInvalidArgument that names the field, its
+//            range and what was got.
+
+#ifndef OPTIMIZER_OPTIONS_H_
+#define OPTIMIZER_OPTIONS_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace muonshard {
+
+// One step of the iteration X <- a X + (b A + c A A) X with A = X X^T.
+struct NewtonSchulzCoefficients {
+  double a = 0;
+  double b = 0;
+  double c = 0;
+};
+
+// How the update of a matrix of fan_out x fan_in is scaled.
+enum class MuonScale : uint8_t {
+  kSpectral,       // sqrt(max(1, fan_out / fan_in)): torch "original".
+  kMatchAdamWRms,  // 0.2 sqrt(max(fan_out, fan_in)): Moonlight.
+  kFanRatio,       // sqrt(fan_out / fan_in).
+  kNone,           // 1.
+};
+
+struct MuonOptions {
+  double learning_rate = 1e-3;  // > 0
+  double weight_decay = 0.1;    // >= 0
+  double momentum = 0.95;       // in [0, 1)
+  bool nesterov = true;
+  // Held at the last when there are more steps than coefficients.
+  std::vector<NewtonSchulzCoefficients> coefficients = {
+      {3.4445, -4.7750, 2.0315}};
+  int32_t newton_schulz_steps = 5;  // in [1, 16]
+  double epsilon = 1e-7;            // > 0; floor of the Frobenius norm
+  MuonScale scale = MuonScale::kSpectral;
+};
+
+struct AdamWOptions {
+  double learning_rate = 1e-3;  // > 0
+  double weight_decay = 1e-2;   // >= 0
+  double beta1 = 0.9;           // in [0, 1)
+  double beta2 = 0.999;         // in [0, 1)
+  double epsilon = 1e-8;        // > 0
+};
+
+struct PlanOptions {
+  // A bucket closes before it would exceed this, unless one parameter alone is
+  // larger. Any value >= 1 is taken; it changes no result.
+  int64_t bucket_bytes_max = int64_t{25} << 20;
+  // Buckets of one update part, at most. 0: the plan chooses.
+  int32_t buckets_per_part = 0;
+  // Optimizer state and scratch of one rank, in bytes. 0: no cap.
+  int64_t rank_memory_bytes_max = 0;
+};
+
+struct OptimizerOptions {
+  MuonOptions muon;
+  AdamWOptions adamw;
+  PlanOptions plan;
+  // Off: every reduction is launched by `Finish`, and every gather is awaited
+  // by `Step`.
+  bool overlap = true;
+  // On: `Step` waits for the decision and returns its error. Off: it returns at
+  // once, and the error is returned by the next call that waits.
+  bool synchronous_errors = false;
+  // How long any wait for another rank may take.
+  absl::Duration timeout = absl::Minutes(5);
+};
+
+absl::Status Validate(const OptimizerOptions& options);
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_OPTIONS_H_

@@ -1,0 +1,211 @@
+#include "optimizer/parameter_spec.h"
+
+#include <cmath>
+#include <cstddef>
+#include <unordered_set>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace muonshard {
+namespace {
+
+// Keep sums and products of counts, bytes and costs far from the end of
+// int64_t, and the number of units of one parameter within memory.
+constexpr int64_t kElementCountMax = int64_t{1} << 40;
+constexpr int64_t kUnitCountMax = int64_t{1} << 20;
+
+template <typename... Parts>
+absl::Status Invalid(const ParameterSpec& spec, const Parts&... parts) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameter \"", absl::CEscape(spec.name), "\": ", parts...));
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
+}
+
+absl::Status ValidateShape(const ParameterSpec& spec) {
+  const size_t dimensions = spec.shape.size();
+  if (spec.rule == Rule::kMuon && dimensions != 2 && dimensions != 3) {
+    return Invalid(spec, "shape: want 2 or 3 dimensions for muon, got ",
+                   ShapeText(spec.shape));
+  }
+  if (dimensions == 0) {
+    return Invalid(spec, "shape: want at least one dimension, got []");
+  }
+  int64_t count = 1;
+  for (const int64_t size : spec.shape) {
+    if (size < 1) {
+      return Invalid(spec, "shape: want dimensions of at least 1, got ",
+                     ShapeText(spec.shape));
+    }
+    if (size > kElementCountMax / count) {
+      return Invalid(spec, "shape: want at most ", kElementCountMax,
+                     " elements, got ", ShapeText(spec.shape));
+    }
+    count *= size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateBlocks(const ParameterSpec& spec) {
+  const Blocks& blocks = spec.blocks;
+  if (blocks.dimension != 0 && blocks.dimension != 1) {
+    return Invalid(spec, "blocks.dimension: want 0 or 1, got ",
+                   blocks.dimension);
+  }
+  if (spec.rule != Rule::kMuon) {
+    if (blocks.sizes.empty()) return absl::OkStatus();
+    return Invalid(spec, "blocks: want none for ", RuleName(spec.rule),
+                   ", got ", ShapeText(blocks.sizes));
+  }
+  const int64_t bank = spec.shape.size() == 3 ? spec.shape[0] : 1;
+  const size_t blocks_per_matrix =
+      blocks.dimension == 0 && !blocks.sizes.empty() ? blocks.sizes.size() : 1;
+  if (bank > kUnitCountMax / static_cast<int64_t>(blocks_per_matrix)) {
+    return Invalid(spec, "shape: want at most ", kUnitCountMax,
+                   " matrices in one parameter, got ", bank, " of ",
+                   blocks_per_matrix, " blocks each");
+  }
+  if (blocks.sizes.empty()) return absl::OkStatus();
+  const size_t matrix_start = spec.shape.size() - 2;
+  const int64_t want =
+      spec.shape[matrix_start + static_cast<size_t>(blocks.dimension)];
+  // Compared with what is left of `want`, a sum cannot overflow.
+  int64_t left = want;
+  for (const int64_t size : blocks.sizes) {
+    if (size < 1 || size > left) {
+      return Invalid(spec,
+                     "blocks.sizes: want sizes of at least 1 that sum to ",
+                     want, ", the size of dimension ", blocks.dimension,
+                     ", got ", ShapeText(blocks.sizes));
+    }
+    left -= size;
+  }
+  if (left != 0) {
+    return Invalid(spec, "blocks.sizes: want a sum of ", want,
+                   ", the size of dimension ", blocks.dimension, ", got ",
+                   want - left, " from ", ShapeText(blocks.sizes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateDataType(const ParameterSpec& spec,
+                              absl::string_view field, DataType dtype) {
+  if (dtype == DataType::kF32 || dtype == DataType::kBF16 ||
+      dtype == DataType::kF16) {
+    return absl::OkStatus();
+  }
+  return Invalid(spec, field, ": want f32, bf16 or f16, got ",
+                 DataTypeName(dtype));
+}
+
+absl::Status ValidateRoles(const ParameterSpec& spec, const Mesh& mesh) {
+  for (const auto& [axis, role] : spec.roles) {
+    if (const auto index = mesh.AxisIndex(axis); !index.ok()) {
+      return Invalid(spec, "roles: ", index.status().message());
+    }
+    if (role != AxisRole::kShard && role != AxisRole::kReplicate &&
+        role != AxisRole::kDistinct) {
+      return absl::UnimplementedError(
+          absl::StrCat("role ", AxisRoleName(role), " of parameter \"",
+                       absl::CEscape(spec.name), "\" over axis \"", axis,
+                       "\" is not supported; want shard, replicate or "
+                       "distinct"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t ElementCount(const ParameterSpec& spec) {
+  int64_t count = 1;
+  for (const int64_t size : spec.shape) count *= size;
+  return count;
+}
+
+AxisRole RoleOver(const ParameterSpec& spec, absl::string_view axis) {
+  const auto it = spec.roles.find(std::string(axis));
+  return it == spec.roles.end() ? AxisRole::kShard : it->second;
+}
+
+absl::string_view RuleName(Rule rule) {
+  switch (rule) {
+    case Rule::kMuon:
+      return "muon";
+    case Rule::kAdamW:
+      return "adamw";
+  }
+  return "unknown";
+}
+
+absl::string_view AxisRoleName(AxisRole role) {
+  switch (role) {
+    case AxisRole::kShard:
+      return "shard";
+    case AxisRole::kReplicate:
+      return "replicate";
+    case AxisRole::kDistinct:
+      return "distinct";
+    case AxisRole::kDuplicate:
+      return "duplicate";
+    case AxisRole::kPartial:
+      return "partial";
+    case AxisRole::kSlice:
+      return "slice";
+  }
+  return "unknown";
+}
+
+absl::Status Validate(const ParameterSpec& spec, const Mesh& mesh) {
+  if (spec.name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a parameter of shape ", ShapeText(spec.shape), " has no name"));
+  }
+  if (spec.rule != Rule::kMuon && spec.rule != Rule::kAdamW) {
+    return Invalid(spec, "rule: want muon or adamw, got ",
+                   static_cast<int>(spec.rule));
+  }
+  if (absl::Status s = ValidateShape(spec); !s.ok()) return s;
+  if (absl::Status s = ValidateBlocks(spec); !s.ok()) return s;
+  if (absl::Status s = ValidateDataType(spec, "dtype", spec.dtype); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s =
+          ValidateDataType(spec, "gradient_dtype", spec.gradient_dtype);
+      !s.ok()) {
+    return s;
+  }
+  if (spec.gradient_mode == GradientMode::kAccumulate &&
+      spec.gradient_dtype != DataType::kF32) {
+    return Invalid(spec, "gradient_dtype: want f32 to accumulate, got ",
+                   DataTypeName(spec.gradient_dtype));
+  }
+  if (spec.fan_out_dimension != 0 && spec.fan_out_dimension != 1) {
+    return Invalid(spec, "fan_out_dimension: want 0 or 1, got ",
+                   spec.fan_out_dimension);
+  }
+  if (!std::isfinite(spec.learning_rate_scale) ||
+      spec.learning_rate_scale <= 0) {
+    return Invalid(spec, "learning_rate_scale: want finite and > 0, got ",
+                   spec.learning_rate_scale);
+  }
+  return ValidateRoles(spec, mesh);
+}
+
+absl::Status ValidateAll(const std::vector<ParameterSpec>& specs,
+                         const Mesh& mesh) {
+  std::unordered_set<std::string> names;
+  for (const ParameterSpec& spec : specs) {
+    if (absl::Status s = Validate(spec, mesh); !s.ok()) return s;
+    if (!names.insert(spec.name).second) {
+      return Invalid(spec, "name: want each name once, got it twice");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muonshard

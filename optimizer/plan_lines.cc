@@ -1,0 +1,229 @@
+#include "optimizer/plan_lines.h"
+
+#include <cstddef>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace muonshard {
+namespace {
+
+// A 64-bit hash of our own: what the standard library's does may differ from
+// build to build.
+class Hasher {
+ public:
+  void Add(uint64_t word) { state_ = Mix(state_ ^ word) + kIncrement; }
+
+  void Add(absl::string_view text) {
+    uint64_t hash = kTextStart;
+    for (const char c : text) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * kTextFactor;
+    }
+    Add(hash);
+    Add(static_cast<uint64_t>(text.size()));
+  }
+
+  uint64_t value() const { return Mix(state_); }
+
+ private:
+  // FNV-1a for bytes, the finalizer of SplitMix64 for words.
+  static constexpr uint64_t kTextStart = 0xcbf29ce484222325;
+  static constexpr uint64_t kTextFactor = 0x100000001b3;
+  static constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15;
+
+  static uint64_t Mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  }
+
+  uint64_t state_ = kIncrement;
+};
+
+// Seventeen digits tell any two doubles apart.
+std::string Text(double value) { return absl::StrFormat("%.17g", value); }
+
+template <typename T>
+std::string ListText(const std::vector<T>& values) {
+  return absl::StrCat("[", absl::StrJoin(values, ","), "]");
+}
+
+absl::string_view GradientModeName(GradientMode mode) {
+  switch (mode) {
+    case GradientMode::kView:
+      return "view";
+    case GradientMode::kCopyLast:
+      return "copy_last";
+    case GradientMode::kAccumulate:
+      return "accumulate";
+  }
+  return "unknown";
+}
+
+absl::string_view AbsentGradientName(AbsentGradient absent) {
+  switch (absent) {
+    case AbsentGradient::kError:
+      return "error";
+    case AbsentGradient::kZeros:
+      return "zeros";
+    case AbsentGradient::kSkip:
+      return "skip";
+  }
+  return "unknown";
+}
+
+absl::string_view MuonScaleName(MuonScale scale) {
+  switch (scale) {
+    case MuonScale::kSpectral:
+      return "spectral";
+    case MuonScale::kMatchAdamWRms:
+      return "match_adamw_rms";
+    case MuonScale::kFanRatio:
+      return "fan_ratio";
+    case MuonScale::kNone:
+      return "none";
+  }
+  return "unknown";
+}
+
+std::string CoefficientsText(const MuonOptions& muon) {
+  return absl::StrJoin(
+      muon.coefficients, ",",
+      [](std::string* out, const NewtonSchulzCoefficients& set) {
+        absl::StrAppend(out, "(", Text(set.a), ",", Text(set.b), ",",
+                        Text(set.c), ")");
+      });
+}
+
+void AddOptions(const OptimizerOptions& options,
+                std::vector<std::string>& lines) {
+  const auto add = [&lines](absl::string_view name,
+                            const absl::AlphaNum& value) {
+    lines.push_back(absl::StrCat("option ", name, "=", value));
+  };
+  const MuonOptions& muon = options.muon;
+  add("muon.learning_rate", Text(muon.learning_rate));
+  add("muon.weight_decay", Text(muon.weight_decay));
+  add("muon.momentum", Text(muon.momentum));
+  add("muon.nesterov", muon.nesterov ? 1 : 0);
+  add("muon.coefficients", CoefficientsText(muon));
+  add("muon.newton_schulz_steps", muon.newton_schulz_steps);
+  add("muon.epsilon", Text(muon.epsilon));
+  add("muon.scale", MuonScaleName(muon.scale));
+  const AdamWOptions& adamw = options.adamw;
+  add("adamw.learning_rate", Text(adamw.learning_rate));
+  add("adamw.weight_decay", Text(adamw.weight_decay));
+  add("adamw.beta1", Text(adamw.beta1));
+  add("adamw.beta2", Text(adamw.beta2));
+  add("adamw.epsilon", Text(adamw.epsilon));
+  const PlanOptions& plan = options.plan;
+  add("plan.bucket_bytes_max", plan.bucket_bytes_max);
+  add("plan.buckets_per_part", plan.buckets_per_part);
+  add("plan.rank_memory_bytes_max", plan.rank_memory_bytes_max);
+  add("overlap", options.overlap ? 1 : 0);
+  add("asynchronous", options.asynchronous ? 1 : 0);
+  add("timeout", absl::FormatDuration(options.timeout));
+}
+
+// "0*8,1*8": runs of ranks on one host.
+std::string HostsText(const HostMap& hosts) {
+  std::string text;
+  for (int32_t begin = 0; begin < hosts.size();) {
+    const int32_t host = hosts.host(Rank(begin));
+    int32_t end = begin + 1;
+    while (end < hosts.size() && hosts.host(Rank(end)) == host) ++end;
+    absl::StrAppend(&text, begin == 0 ? "" : ",", host, "*", end - begin);
+    begin = end;
+  }
+  return text;
+}
+
+// With all axes of the mesh, so that kShard may be listed or implied.
+std::string RolesText(const ParameterSpec& spec, const Mesh& mesh) {
+  return absl::StrJoin(
+      mesh.axes(), ",", [&spec](std::string* out, const MeshAxis& axis) {
+        absl::StrAppend(out, axis.name, ":",
+                        AxisRoleName(RoleOver(spec, axis.name)));
+      });
+}
+
+std::string ParameterLine(const Plan& plan, size_t index) {
+  const ParameterSpec& spec = plan.specs[index];
+  std::string line = absl::StrCat(
+      "parameter ", index, " \"", absl::CEscape(spec.name),
+      "\" shape=", ListText(spec.shape), " dtype=", DataTypeName(spec.dtype),
+      " gradient_dtype=", DataTypeName(spec.gradient_dtype),
+      " rule=", RuleName(spec.rule),
+      " fan_out_dimension=", spec.fan_out_dimension,
+      " blocks.dimension=", spec.blocks.dimension,
+      " blocks.sizes=", ListText(spec.blocks.sizes));
+  absl::StrAppend(&line, " roles=[", RolesText(spec, plan.mesh),
+                  "] gradient_mode=", GradientModeName(spec.gradient_mode),
+                  " absent_gradient=", AbsentGradientName(spec.absent_gradient),
+                  " check_ins=",
+                  spec.check_ins == CheckIns::kExactly ? "exactly" : "at_most",
+                  " learning_rate_scale=", Text(spec.learning_rate_scale),
+                  " weight_decay=", spec.weight_decay ? 1 : 0,
+                  " divisor=", plan.divisors[index]);
+  return line;
+}
+
+std::string ClassLine(const BucketClass& bucket_class, size_t index) {
+  return absl::StrCat(
+      "class ", index, " shard=", ListText(bucket_class.shard_axes),
+      " replicate=", ListText(bucket_class.replicate_axes),
+      " gradient_dtype=", DataTypeName(bucket_class.gradient_dtype),
+      " parameter_dtype=", DataTypeName(bucket_class.parameter_dtype),
+      " group_size=", bucket_class.group_size,
+      " replica_size=", bucket_class.replica_size);
+}
+
+// Places of all pieces as one hash: a bucket can have one for each rank.
+std::string BucketLine(const Bucket& bucket, size_t index) {
+  Hasher places;
+  for (const Piece& piece : bucket.pieces) {
+    places.Add(static_cast<uint64_t>(piece.parameter));
+    places.Add(static_cast<uint64_t>(piece.parameter_offset));
+    places.Add(static_cast<uint64_t>(piece.bucket_offset));
+    places.Add(static_cast<uint64_t>(piece.count));
+    places.Add(static_cast<uint64_t>(piece.owner));
+  }
+  return absl::StrCat("bucket ", index, " class=", bucket.bucket_class,
+                      " part=", bucket.part, " count=", bucket.count,
+                      " segments=", bucket.segments.size(),
+                      " pieces=", bucket.pieces.size(),
+                      " places=", absl::Hex(places.value(), absl::kZeroPad16),
+                      " parameters=", ListText(bucket.parameters));
+}
+
+}  // namespace
+
+std::vector<std::string> DescribePlan(const Plan& plan,
+                                      const OptimizerOptions& options) {
+  std::vector<std::string> lines;
+  AddOptions(options, lines);
+  lines.push_back(absl::StrCat("mesh ", plan.mesh.ToString()));
+  lines.push_back(absl::StrCat("hosts ", HostsText(plan.hosts)));
+  for (size_t i = 0; i < plan.specs.size(); ++i) {
+    lines.push_back(ParameterLine(plan, i));
+  }
+  for (size_t i = 0; i < plan.classes.size(); ++i) {
+    lines.push_back(ClassLine(plan.classes[i], i));
+  }
+  for (size_t i = 0; i < plan.buckets.size(); ++i) {
+    lines.push_back(BucketLine(plan.buckets[i], i));
+  }
+  return lines;
+}
+
+uint64_t HashLines(const std::vector<std::string>& lines) {
+  Hasher hasher;
+  for (const std::string& line : lines) hasher.Add(line);
+  return hasher.value();
+}
+
+}  // namespace muonshard

@@ -1,0 +1,306 @@
+#include "optimizer/reducer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "optimizer/compute/convert.h"
+
+namespace muonshard {
+namespace {
+
+ConstBuffer AsConst(const MutableBuffer& buffer) {
+  return {buffer.data, buffer.count, buffer.type};
+}
+
+// The scale of each level's sum; see the header.
+struct LevelScales {
+  double shards = 1;
+  double replicas = 1;
+};
+
+LevelScales ScalesOf(const BucketClass& bucket_class, int64_t divisor) {
+  const double whole = 1.0 / static_cast<double>(divisor);
+  if (bucket_class.replica_size == 1) return {.shards = whole};
+  if (bucket_class.gradient_dtype == DataType::kF32) {
+    return {.replicas = whole};
+  }
+  const double group = bucket_class.group_size;
+  return {.shards = 1 / group,
+          .replicas = group / static_cast<double>(divisor)};
+}
+
+}  // namespace
+
+Reducer::Reducer(Runtime& runtime, const OptimizerOptions& options,
+                 BucketBuffers& buffers, const GroupSet& groups,
+                 Stream& compute, const StepTraceSink& trace)
+    : runtime_(runtime),
+      options_(options),
+      buffers_(buffers),
+      plan_(buffers.plan()),
+      groups_(groups),
+      compute_(compute),
+      trace_(trace),
+      mutex_(runtime.NewMutex()),
+      ledger_(plan_.specs),
+      buckets_(plan_.buckets.size()) {}
+
+absl::Status Reducer::Begin(int64_t step, int32_t micro_batches) {
+  const absl::Time deadline = runtime_.Now() + options_.timeout;
+  // A view is zero when the backward finds it, so it must be free by now.
+  for (size_t p = 0; p < plan_.specs.size(); ++p) {
+    if (plan_.specs[p].gradient_mode != GradientMode::kView) continue;
+    const auto parameter = static_cast<int32_t>(p);
+    const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
+    const absl::Status s = buckets_[bucket].released.Wait(deadline);
+    if (!s.ok()) return s;
+    Clear(parameter);
+  }
+  MutexLock lock(*mutex_);
+  step_ = step;
+  ledger_.Begin(step, micro_batches);
+  summary_ = {};
+  next_launch_ = 0;
+  open_ = true;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    buckets_[b].missing =
+        static_cast<int32_t>(plan_.buckets[b].parameters.size());
+  }
+  return absl::OkStatus();
+}
+
+void* Reducer::View(int32_t parameter) {
+  const ParameterSpec& spec = plan_.specs[static_cast<size_t>(parameter)];
+  if (spec.gradient_mode != GradientMode::kView) return nullptr;
+  return buffers_.whole_gradient_of(parameter);
+}
+
+absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
+                                    int64_t count, DataType dtype) {
+  if (parameter < 0 || parameter >= static_cast<int32_t>(plan_.specs.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient of parameter ", parameter,
+                     ": want an index in [0, ", plan_.specs.size(), ")"));
+  }
+  const ParameterSpec& spec = plan_.specs[static_cast<size_t>(parameter)];
+  if (data == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gradient of parameter \"", spec.name, "\": want data, got null"));
+  }
+  const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
+  CheckInLedger::Turn turn;
+  Event released;
+  {
+    MutexLock lock(*mutex_);
+    if (!open_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("gradient of parameter \"", spec.name,
+                       "\": want it between BeginStep and Finish"));
+    }
+    absl::StatusOr<CheckInLedger::Turn> counted =
+        ledger_.Count(parameter, count, dtype);
+    if (!counted.ok()) return counted.status();
+    turn = *counted;
+    released = buckets_[bucket].released;
+    const bool elsewhere = spec.gradient_mode == GradientMode::kView &&
+                           data != buffers_.whole_gradient_of(parameter);
+    if (elsewhere) ++view_misses_;
+  }
+  const absl::Status free = released.Wait(runtime_.Now() + options_.timeout);
+  if (!free.ok()) return free;
+  const bool accumulates = spec.gradient_mode == GradientMode::kAccumulate;
+  // Who may check in less often than declared may have just done so for the
+  // last time.
+  if (accumulates || turn.last || spec.check_ins == CheckIns::kAtMost) {
+    Fill(parameter, data, dtype, turn.first || !accumulates);
+  }
+  if (!turn.last) return absl::OkStatus();
+  MutexLock lock(*mutex_);
+  --buckets_[bucket].missing;
+  if (options_.overlap) LaunchFull();
+  return absl::OkStatus();
+}
+
+void Reducer::Fill(int32_t parameter, const void* data, DataType dtype,
+                   bool first) {
+  const int32_t bucket = buffers_.bucket_of(parameter);
+  const std::vector<Piece>& pieces =
+      plan_.buckets[static_cast<size_t>(bucket)].pieces;
+  const DataType type = buffers_.gradients(bucket).type;
+  for (const int32_t i : buffers_.pieces_of(parameter)) {
+    const Piece& piece = pieces[static_cast<size_t>(i)];
+    const std::byte* from =
+        static_cast<const std::byte*>(data) +
+        static_cast<size_t>(piece.parameter_offset) * ByteWidth(dtype);
+    std::byte* to = buffers_.gradient_of(bucket, piece);
+    const auto count = static_cast<size_t>(piece.count);
+    if (from == to) continue;
+    if (dtype == type && first) {
+      std::memcpy(to, from, count * ByteWidth(type));
+      continue;
+    }
+    // Only buckets of f32 take other types or add; see ParameterSpec.
+    const std::span<float> sum(reinterpret_cast<float*>(to), count);
+    if (first) {
+      ToFloat(dtype, from, sum);
+    } else {
+      AddToFloat(dtype, from, sum);
+    }
+  }
+}
+
+void Reducer::Clear(int32_t parameter) {
+  const int32_t bucket = buffers_.bucket_of(parameter);
+  const std::vector<Piece>& pieces =
+      plan_.buckets[static_cast<size_t>(bucket)].pieces;
+  const size_t width = ByteWidth(buffers_.gradients(bucket).type);
+  for (const int32_t i : buffers_.pieces_of(parameter)) {
+    const Piece& piece = pieces[static_cast<size_t>(i)];
+    std::memset(buffers_.gradient_of(bucket, piece), 0,
+                static_cast<size_t>(piece.count) * width);
+  }
+}
+
+absl::Status Reducer::Finish() {
+  MutexLock lock(*mutex_);
+  if (!open_) {
+    return absl::FailedPreconditionError("Finish: want BeginStep before it");
+  }
+  open_ = false;
+  absent_ = ledger_.End();
+  const absl::Time deadline = runtime_.Now() + options_.timeout;
+  for (size_t p = 0; p < absent_.size(); ++p) {
+    if (!absent_[p]) continue;
+    const auto parameter = static_cast<int32_t>(p);
+    const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
+    const absl::Status s = buckets_[bucket].released.Wait(deadline);
+    if (!s.ok()) return s;
+    Clear(parameter);
+  }
+  for (BucketState& bucket : buckets_) bucket.missing = 0;
+  LaunchFull();
+  return absl::OkStatus();
+}
+
+void Reducer::LaunchFull() {
+  while (next_launch_ < buckets_.size() &&
+         buckets_[next_launch_].missing == 0) {
+    const auto bucket = static_cast<int32_t>(next_launch_++);
+    absl::Status launched = Launch(bucket);
+    if (launched.ok()) continue;
+    EventSource failed(runtime_);
+    failed.Complete(std::move(launched));
+    EnqueueSummary(bucket, failed.event());
+  }
+}
+
+absl::Status Reducer::Launch(int32_t bucket) {
+  const Bucket& layout = plan_.buckets[static_cast<size_t>(bucket)];
+  const BucketClass& bucket_class =
+      plan_.classes[static_cast<size_t>(layout.bucket_class)];
+  const int64_t divisor =
+      plan_.divisors[static_cast<size_t>(layout.parameters.front())];
+  const LevelScales scales = ScalesOf(bucket_class, divisor);
+  const absl::Time begin = runtime_.Now();
+  const absl::Time deadline = begin + options_.timeout;
+  const auto call = [&](absl::string_view level) {
+    return CallOptions{.label = absl::StrCat("bucket ", bucket, " ", level,
+                                             " of step ", step_),
+                       .deadline = deadline};
+  };
+  Work work;
+  if (bucket_class.group_size > 1 || scales.shards != 1) {
+    std::vector<int64_t> counts;
+    for (const Segment& segment : layout.segments) {
+      counts.push_back(segment.count);
+    }
+    absl::StatusOr<Work> reduced =
+        groups_.shards(layout.bucket_class)
+            .ReduceScatterV(AsConst(buffers_.gradients(bucket)),
+                            buffers_.own_gradients(bucket), std::move(counts),
+                            Reduction::ScaledSum(scales.shards),
+                            call("reduction"));
+    if (!reduced.ok()) return reduced.status();
+    work = *std::move(reduced);
+  }
+  if (bucket_class.replica_size > 1) {
+    CallOptions options = call("reduction over replicas");
+    options.ready.push_back(work.event());
+    const MutableBuffer own = buffers_.own_gradients(bucket);
+    absl::StatusOr<Work> reduced =
+        groups_.replicas(layout.bucket_class)
+            .AllReduce(AsConst(own), own, Reduction::ScaledSum(scales.replicas),
+                       std::move(options));
+    if (!reduced.ok()) return reduced.status();
+    work = *std::move(reduced);
+  }
+  buckets_[static_cast<size_t>(bucket)].work = work;
+  if (trace_) {
+    work.event().Then([this, bucket, begin, step = step_](const absl::Status&) {
+      trace_({.kind = SpanKind::kReduction,
+              .step = step,
+              .index = bucket,
+              .begin = begin,
+              .end = runtime_.Now()});
+    });
+  }
+  EnqueueSummary(bucket, work.event());
+  return absl::OkStatus();
+}
+
+void Reducer::EnqueueSummary(int32_t bucket, const Event& reduced) {
+  compute_.WaitFor(reduced);
+  compute_.Enqueue([this, bucket](absl::Status upstream) {
+    if (upstream.ok()) {
+      Summarize(bucket);
+    } else if (summary_.failure.ok()) {
+      summary_.failure = std::move(upstream);
+    }
+    // The step's decision carries the failure on; the stream goes on clean.
+    return absl::OkStatus();
+  });
+}
+
+void Reducer::Summarize(int32_t bucket) {
+  if (!buffers_.counts_in_norm(bucket)) return;
+  const DataType type = buffers_.gradients(bucket).type;
+  std::array<float, kChunkCount> chunk;
+  for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
+    if (piece.owner != buffers_.group_rank(bucket)) continue;
+    const std::byte* data = buffers_.gradient_of(bucket, piece);
+    for (int64_t i = 0; i < piece.count; i += kChunkCount) {
+      const int64_t count = std::min(kChunkCount, piece.count - i);
+      const std::byte* at = data + static_cast<size_t>(i) * ByteWidth(type);
+      const std::span<float> values(chunk.data(), static_cast<size_t>(count));
+      ToFloat(type, at, values);
+      const double sum = ChunkSumOfSquares(values);
+      if (std::isfinite(sum)) {
+        summary_.squared_norm.Add(sum);
+      } else {
+        summary_.non_finite_count += CountNonFinite(type, at, count);
+      }
+    }
+  }
+}
+
+bool Reducer::AwaitReductions(absl::Time deadline) const {
+  // Their errors reach the step through the summary.
+  for (const BucketState& bucket : buckets_) {
+    (void)bucket.work.Wait(deadline);
+    if (!bucket.work.done()) return false;
+  }
+  return true;
+}
+
+void Reducer::ReleaseAfter(int32_t bucket, const Event& released) {
+  MutexLock lock(*mutex_);
+  buckets_[static_cast<size_t>(bucket)].released = released;
+}
+
+}  // namespace muonshard

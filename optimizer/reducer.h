@@ -1,0 +1,121 @@
+// Takes in gradients, and reduces each bucket as soon as it is full.
+//
+// Life of a bucket in one step: check-ins fill it; when it is full and every
+// earlier bucket has been launched, it is reduced over its group and then over
+// its replicas; behind that, on the compute stream, the own segment's squares
+// are summed. `Finish` launches what is left, full or not.
+//
+// In this file
+//   launch order  the order of Plan::buckets, on every rank, whatever the order
+//                 of check-ins
+//
+// Ordering     A buffer is filled only after its release event: the end of the
+//              update that read it in the step before.
+// Threads      `GradientReady` and `View` from any task, at once for different
+//              parameters; the rest from the program.
+// Numerics     f32 is summed unscaled and scaled by 1/divisor once, by the last
+//              level. Of f16 and bf16 each level scales its own result by
+//              1/(its ranks) before rounding and the last takes the rest, so
+//              that no level overflows where the mean does not.
+// Errors       A failed launch or reduction fails the step, see `summary`.
+
+#ifndef OPTIMIZER_REDUCER_H_
+#define OPTIMIZER_REDUCER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "collectives/runtime/event.h"
+#include "collectives/runtime/runtime.h"
+#include "collectives/runtime/stream.h"
+#include "collectives/work.h"
+#include "optimizer/bucket_buffers.h"
+#include "optimizer/check_in.h"
+#include "optimizer/compute/exact_sum.h"
+#include "optimizer/group_set.h"
+#include "optimizer/options.h"
+#include "optimizer/step_trace.h"
+
+namespace muonshard {
+
+// What the own segments of a step add up to. Written by operations of the
+// compute stream; read behind them.
+struct ReductionSummary {
+  ExactSum squared_norm;
+  int64_t non_finite_count = 0;
+  absl::Status failure;  // The first bucket's that failed.
+};
+
+class Reducer {
+ public:
+  // All arguments outlive the reducer.
+  Reducer(Runtime& runtime, const OptimizerOptions& options,
+          BucketBuffers& buffers, const GroupSet& groups, Stream& compute,
+          const StepTraceSink& trace);
+
+  absl::Status Begin(int64_t step, int32_t micro_batches);
+  void* View(int32_t parameter);
+  absl::Status GradientReady(int32_t parameter, const void* data, int64_t count,
+                             DataType dtype);
+
+  // Ends the check-ins and launches what is left.
+  absl::Status Finish();
+
+  // Of the finished step: by parameter, whether this rank had no gradient; and
+  // what is wrong with its check-ins.
+  const std::vector<bool>& absent() const { return absent_; }
+  const std::optional<StepFailure>& failure() const {
+    return ledger_.failure();
+  }
+  const ReductionSummary& summary() const { return summary_; }
+
+  // Blocks until every reduction of the step has ended, or returns false at
+  // the deadline.
+  bool AwaitReductions(absl::Time deadline) const;
+
+  // Lets the next step fill the bucket once `released` has happened.
+  void ReleaseAfter(int32_t bucket, const Event& released);
+
+  int64_t view_misses() const { return view_misses_; }
+
+ private:
+  struct BucketState {
+    int32_t missing = 0;  // Parameters that have not checked in for the last
+                          // time.
+    Event released;
+    Work work;  // Its last level's.
+  };
+
+  void Fill(int32_t parameter, const void* data, DataType dtype, bool first);
+  void Clear(int32_t parameter);
+  // The next three hold mutex_.
+  void LaunchFull();
+  absl::Status Launch(int32_t bucket);
+  void EnqueueSummary(int32_t bucket, const Event& reduced);
+  void Summarize(int32_t bucket);
+
+  Runtime& runtime_;
+  const OptimizerOptions& options_;
+  BucketBuffers& buffers_;
+  const Plan& plan_;
+  const GroupSet& groups_;
+  Stream& compute_;
+  const StepTraceSink& trace_;
+  const std::unique_ptr<Mutex> mutex_;
+  // Guarded by mutex_ from here on, but for summary_.
+  CheckInLedger ledger_;
+  std::vector<BucketState> buckets_;
+  int64_t step_ = 0;
+  size_t next_launch_ = 0;  // In launch order.
+  bool open_ = false;       // Between Begin and Finish.
+  std::vector<bool> absent_;
+  int64_t view_misses_ = 0;
+  ReductionSummary summary_;
+};
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_REDUCER_H_

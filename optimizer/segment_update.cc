@@ -1,0 +1,131 @@
+#include "optimizer/segment_update.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "optimizer/compute/update.h"
+
+namespace muonshard {
+namespace {
+
+MuonUnit UnitOf(const Piece& piece, const ParameterSpec& spec) {
+  MuonUnit unit{.rows = piece.rows,
+                .cols = piece.cols,
+                .column_blocks = {},
+                .fan_out_dimension = spec.fan_out_dimension};
+  // Blocks of rows are units of their own already.
+  if (spec.blocks.dimension == 1) unit.column_blocks = spec.blocks.sizes;
+  return unit;
+}
+
+}  // namespace
+
+SegmentUpdater::SegmentUpdater(Runtime& runtime,
+                               const OptimizerOptions& options,
+                               BucketBuffers& buffers)
+    : runtime_(runtime),
+      options_(options),
+      buffers_(buffers),
+      plan_(buffers.plan()),
+      bound_(plan_.specs.size(), nullptr),
+      steps_(plan_.specs.size(), 0),
+      states_(plan_.buckets.size()) {
+  int64_t workspace_count = 0;
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const std::vector<Piece>& pieces = plan_.buckets[b].pieces;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      if (piece.owner != buffers.group_rank(static_cast<int32_t>(b))) continue;
+      const ParameterSpec& spec =
+          plan_.specs[static_cast<size_t>(piece.parameter)];
+      PieceState state{
+          .piece = static_cast<int32_t>(i),
+          .first = std::vector<float>(static_cast<size_t>(piece.count)),
+          .second = {}};
+      if (spec.rule == Rule::kMuon) {
+        workspace_count =
+            std::max(workspace_count, MuonWorkspaceCount(UnitOf(piece, spec)));
+      } else {
+        state.second.resize(static_cast<size_t>(piece.count));
+      }
+      states_[b].push_back(std::move(state));
+    }
+  }
+  workspace_.resize(static_cast<size_t>(workspace_count));
+}
+
+void SegmentUpdater::BeginStep(const StepDecision& decision) {
+  for (size_t p = 0; p < steps_.size(); ++p) {
+    const bool skipped =
+        decision.absent_everywhere[p] &&
+        plan_.specs[p].absent_gradient == AbsentGradient::kSkip;
+    if (!skipped) ++steps_[p];
+  }
+}
+
+absl::Duration SegmentUpdater::Update(int32_t bucket,
+                                      const StepDecision& decision,
+                                      const StepOptions& step) {
+  absl::Duration muon;
+  for (PieceState& state : states_[static_cast<size_t>(bucket)]) {
+    const Piece& piece = plan_.buckets[static_cast<size_t>(bucket)]
+                             .pieces[static_cast<size_t>(state.piece)];
+    const auto p = static_cast<size_t>(piece.parameter);
+    const ParameterSpec& spec = plan_.specs[p];
+    if (decision.absent_everywhere[p] &&
+        spec.absent_gradient == AbsentGradient::kSkip) {
+      const size_t width = ByteWidth(spec.dtype);
+      std::memcpy(
+          buffers_.parameter_of(bucket, piece),
+          bound_[p] + static_cast<size_t>(piece.parameter_offset) * width,
+          static_cast<size_t>(piece.count) * width);
+      continue;
+    }
+    const absl::Time begin = runtime_.Now();
+    UpdatePiece(bucket, state, step, decision.outcome.clip_factor);
+    if (spec.rule == Rule::kMuon) muon += runtime_.Now() - begin;
+  }
+  return muon;
+}
+
+void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
+                                 const StepOptions& step, double clip) {
+  const Piece& piece = plan_.buckets[static_cast<size_t>(bucket)]
+                           .pieces[static_cast<size_t>(state.piece)];
+  const auto p = static_cast<size_t>(piece.parameter);
+  const ParameterSpec& spec = plan_.specs[p];
+  const bool muon = spec.rule == Rule::kMuon;
+  const double rate =
+      muon ? step.muon_learning_rate.value_or(options_.muon.learning_rate)
+           : step.adamw_learning_rate.value_or(options_.adamw.learning_rate);
+  const double decay =
+      muon ? options_.muon.weight_decay : options_.adamw.weight_decay;
+  const UpdateFactors factors{.learning_rate = rate * spec.learning_rate_scale,
+                              .weight_decay = spec.weight_decay ? decay : 0,
+                              .clip = clip,
+                              .step = steps_[p]};
+  const std::byte* old =
+      bound_[p] +
+      static_cast<size_t>(piece.parameter_offset) * ByteWidth(spec.dtype);
+  const std::byte* gradient = buffers_.gradient_of(bucket, piece);
+  std::byte* out = buffers_.parameter_of(bucket, piece);
+  if (muon) {
+    MuonUpdate(UnitOf(piece, spec), options_.muon, factors, spec.gradient_dtype,
+               gradient, state.first, spec.dtype, old, out, workspace_);
+  } else {
+    AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient,
+                state.first, state.second, spec.dtype, old, out);
+  }
+}
+
+void SegmentUpdater::CopyOut(int32_t bucket) {
+  for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
+    const auto p = static_cast<size_t>(piece.parameter);
+    const size_t width = ByteWidth(plan_.specs[p].dtype);
+    std::memcpy(bound_[p] + static_cast<size_t>(piece.parameter_offset) * width,
+                buffers_.parameter_of(bucket, piece),
+                static_cast<size_t>(piece.count) * width);
+  }
+}
+
+}  // namespace muonshard

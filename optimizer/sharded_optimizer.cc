@@ -1,0 +1,282 @@
+#include "optimizer/sharded_optimizer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/host_exchange.h"
+#include "collectives/runtime/stream.h"
+#include "optimizer/agreement.h"
+#include "optimizer/bucket_buffers.h"
+#include "optimizer/group_set.h"
+#include "optimizer/reducer.h"
+#include "optimizer/updater.h"
+
+namespace muonshard {
+namespace {
+
+// Where a step stands, as its program sees it.
+enum class Phase : uint8_t {
+  kBinding,   // Before the first step.
+  kBackward,  // Between BeginStep and Finish.
+  kReduced,   // Between Finish and Step.
+  kStepped,   // After Step.
+};
+
+class ShardedOptimizerImpl : public ShardedOptimizer {
+ public:
+  ShardedOptimizerImpl(Plan plan, Collective& world, GroupSet groups,
+                       const OptimizerOptions& options, StepTraceSink trace)
+      : options_(options),
+        trace_(std::move(trace)),
+        world_(world),
+        runtime_(world.runtime()),
+        plan_(std::move(plan)),
+        groups_(std::move(groups)),
+        buffers_(plan_, world.rank()),
+        compute_(runtime_,
+                 absl::StrCat("compute of rank ", ToInt(world.rank()))),
+        reducer_(runtime_, options_, buffers_, groups_, compute_, trace_),
+        updater_(world, options_, buffers_, groups_, reducer_, compute_,
+                 trace_) {}
+
+  ~ShardedOptimizerImpl() override {
+    // Operations hold the buffers until they end; if they do not end by
+    // themselves their groups are broken.
+    if (updater_.AwaitAll(Deadline())) return;
+    const absl::Status reason = absl::AbortedError(
+        absl::StrCat("rank ", ToInt(world_.rank()),
+                     " destroyed its optimizer during a step"));
+    groups_.Abort(reason);
+    world_.Abort(reason);
+    (void)updater_.AwaitAll(absl::InfiniteFuture());
+  }
+
+  const Plan& plan() const override { return plan_; }
+
+  absl::Status BindParameter(int32_t p, void* data) override;
+  void* GradientView(int32_t p) override {
+    return CheckIndex(p).ok() ? reducer_.View(p) : nullptr;
+  }
+  absl::Status BeginStep(int32_t micro_batches) override;
+  absl::Status GradientReady(int32_t p, const void* data, int64_t count,
+                             DataType dtype) override {
+    return reducer_.GradientReady(p, data, count, dtype);
+  }
+  absl::StatusOr<ReducedGradients> Finish() override;
+  absl::Status Step(ReducedGradients gradients,
+                    const StepOptions& options) override;
+  absl::StatusOr<StepOutcome> Outcome() override;
+  absl::Status WaitForParameters(int32_t p) override;
+  absl::Status Synchronize() override;
+  absl::StatusOr<OptimizerStatistics> Statistics() const override;
+
+ private:
+  absl::Time Deadline() const { return runtime_.Now() + options_.timeout; }
+  absl::Status CheckIndex(int32_t p) const;
+  // Runs a wait for other ranks and reports its span.
+  template <typename Wait>
+  auto Exposed(Wait wait) -> decltype(wait());
+  absl::Status WaitForAllBuckets();
+
+  const OptimizerOptions options_;
+  const StepTraceSink trace_;
+  Collective& world_;
+  Runtime& runtime_;
+  const Plan plan_;
+  const GroupSet groups_;
+  BucketBuffers buffers_;
+  // Destroyed before the buffers that its operations use, and after those
+  // that enqueue on it.
+  Stream compute_;
+  Reducer reducer_;
+  Updater updater_;
+  Phase phase_ = Phase::kBinding;
+  int64_t step_ = 0;
+  int32_t micro_batches_ = 1;
+};
+
+absl::Status ShardedOptimizerImpl::CheckIndex(int32_t p) const {
+  if (p >= 0 && p < static_cast<int32_t>(plan_.specs.size())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parameter ", p, ": want an index in [0, ", plan_.specs.size(), ")"));
+}
+
+absl::Status ShardedOptimizerImpl::BindParameter(int32_t p, void* data) {
+  if (absl::Status s = CheckIndex(p); !s.ok()) return s;
+  const std::string& name = plan_.specs[static_cast<size_t>(p)].name;
+  if (data == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter \"", name, "\": want memory, got null"));
+  }
+  if (phase_ != Phase::kBinding) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter \"", name, "\": want it bound before the first BeginStep"));
+  }
+  if (updater_.segments().bound(p) != nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("parameter \"", name, "\" is bound already"));
+  }
+  updater_.segments().Bind(p, static_cast<std::byte*>(data));
+  return absl::OkStatus();
+}
+
+absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
+  if (micro_batches < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("micro-batches: want >= 1, got ", micro_batches));
+  }
+  if (phase_ == Phase::kBackward || phase_ == Phase::kReduced) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "BeginStep: step ", step_, " is not over; want Finish and Step"));
+  }
+  for (size_t p = 0; p < plan_.specs.size(); ++p) {
+    if (updater_.segments().bound(static_cast<int32_t>(p)) != nullptr) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter \"", plan_.specs[p].name, "\" is not bound to memory"));
+  }
+  // What the last step's update reads must not change under it. Its own error
+  // was its caller's; it does not stop the next step.
+  if (absl::Status s = WaitForAllBuckets(); !s.ok()) {
+    if (updater_.busy()) return s;
+  }
+  if (absl::Status s = reducer_.Begin(step_ + 1, micro_batches); !s.ok()) {
+    return s;
+  }
+  ++step_;
+  micro_batches_ = micro_batches;
+  phase_ = Phase::kBackward;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReducedGradients> ShardedOptimizerImpl::Finish() {
+  if (phase_ != Phase::kBackward) {
+    return absl::FailedPreconditionError("Finish: want BeginStep before it");
+  }
+  if (absl::Status s = reducer_.Finish(); !s.ok()) return s;
+  phase_ = Phase::kReduced;
+  return MakeReducedGradients(step_);
+}
+
+absl::Status ShardedOptimizerImpl::Step(ReducedGradients gradients,
+                                        const StepOptions& options) {
+  if (!Consume(std::move(gradients)) || phase_ != Phase::kReduced) {
+    return absl::FailedPreconditionError(
+        "Step: want the ReducedGradients that this optimizer's Finish just "
+        "returned");
+  }
+  phase_ = Phase::kStepped;
+  StepOptions filled = options;
+  if (!filled.muon_learning_rate.has_value()) {
+    filled.muon_learning_rate = options_.muon.learning_rate;
+  }
+  if (!filled.adamw_learning_rate.has_value()) {
+    filled.adamw_learning_rate = options_.adamw.learning_rate;
+  }
+  updater_.Step(step_, micro_batches_, filled);
+  if (!options_.overlap) return Synchronize();
+  if (options_.synchronous_errors) return Outcome().status();
+  return absl::OkStatus();
+}
+
+template <typename Wait>
+auto ShardedOptimizerImpl::Exposed(Wait wait) -> decltype(wait()) {
+  if (!trace_) return wait();
+  const absl::Time begin = runtime_.Now();
+  auto result = wait();
+  trace_({.kind = SpanKind::kWait,
+          .step = step_,
+          .begin = begin,
+          .end = runtime_.Now()});
+  return result;
+}
+
+absl::StatusOr<StepOutcome> ShardedOptimizerImpl::Outcome() {
+  if (phase_ == Phase::kBinding || step_ == 0) {
+    return absl::FailedPreconditionError("Outcome: want a Step before it");
+  }
+  return Exposed([&] { return updater_.Outcome(Deadline()); });
+}
+
+absl::Status ShardedOptimizerImpl::WaitForParameters(int32_t p) {
+  if (absl::Status s = CheckIndex(p); !s.ok()) return s;
+  const int32_t bucket = buffers_.bucket_of(p);
+  if (!updater_.pending(bucket)) return absl::OkStatus();
+  return Exposed([&] { return updater_.WaitForBucket(bucket, Deadline()); });
+}
+
+absl::Status ShardedOptimizerImpl::WaitForAllBuckets() {
+  absl::Status first;
+  const absl::Time deadline = Deadline();
+  // Parts are gathered in forward order, the reverse of the buckets'.
+  for (const Part& part : plan_.parts) {
+    for (const int32_t bucket : part.buckets) {
+      absl::Status s = updater_.WaitForBucket(bucket, deadline);
+      if (first.ok()) first = std::move(s);
+    }
+  }
+  return first;
+}
+
+absl::Status ShardedOptimizerImpl::Synchronize() {
+  if (phase_ != Phase::kStepped) return absl::OkStatus();
+  return Exposed([&] {
+    const absl::Status waited = WaitForAllBuckets();
+    if (absl::Status s = updater_.Outcome(Deadline()).status(); !s.ok()) {
+      return s;
+    }
+    return waited;
+  });
+}
+
+absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {
+  OptimizerStatistics statistics;
+  absl::StatusOr<uint64_t> buckets = groups_.BytesSent();
+  if (!buckets.ok()) return buckets.status();
+  absl::StatusOr<CollectiveCounters> control = world_.Counters();
+  if (!control.ok()) return control.status();
+  statistics.bucket_bytes_sent = *buckets;
+  statistics.control_bytes_sent = control->bytes_sent();
+  statistics.view_misses = reducer_.view_misses();
+  return statistics;
+}
+
+absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
+                                const Mesh& mesh, Collective& world,
+                                const OptimizerOptions& options,
+                                absl::Time deadline) {
+  absl::StatusOr<HostMap> hosts = ExchangeHosts(world, LocalHostId(), deadline);
+  if (!hosts.ok()) return hosts.status();
+  absl::StatusOr<Plan> plan = [&]() -> absl::StatusOr<Plan> {
+    if (absl::Status s = mesh.CheckSize(world.size()); !s.ok()) return s;
+    if (absl::Status s = Validate(options); !s.ok()) return s;
+    return Plan::Create(specs, mesh, *hosts, options);
+  }();
+  const absl::Status agreed = AgreeOnLines(
+      world, plan.status(),
+      plan.ok() ? plan->lines : std::vector<std::string>(), deadline);
+  if (!agreed.ok()) return agreed;
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
+    std::vector<ParameterSpec> specs, const Mesh& mesh, Collective& world,
+    const OptimizerOptions& options, StepTraceSink trace) {
+  // The options may be out of range, and other ranks need to hear of it in
+  // some finite time.
+  const absl::Duration timeout = options.timeout > absl::ZeroDuration()
+                                     ? options.timeout
+                                     : OptimizerOptions().timeout;
+  const absl::Time deadline = world.runtime().Now() + timeout;
+  absl::StatusOr<Plan> plan = AgreedPlan(specs, mesh, world, options, deadline);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<GroupSet> groups = GroupSet::Create(*plan, world, deadline);
+  if (!groups.ok()) return groups.status();
+  return std::make_unique<ShardedOptimizerImpl>(
+      *std::move(plan), world, *std::move(groups), options, std::move(trace));
+}
+
+}  // namespace muonshard

@@ -1,0 +1,92 @@
+#include "optimizer/unit.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "optimizer/compute/newton_schulz.h"
+#include "optimizer/compute/update.h"
+
+namespace muonshard {
+namespace {
+
+// Leaves sums over a plan a factor of two below the end of int64_t.
+constexpr double kFlopsMax = 4.0e18;
+
+// The same count as NewtonSchulzFlops, which cannot hold all of them.
+double ApproximateFlops(int64_t rows, int64_t cols, int32_t steps) {
+  const double m = static_cast<double>(std::min(rows, cols));
+  const double n = static_cast<double>(std::max(rows, cols));
+  return steps * (4 * m * m * n + 2 * m * m * m);
+}
+
+// Rows of one matrix of `spec`, and the heights of its units.
+struct MatrixCut {
+  int64_t bank = 1;
+  int64_t cols = 0;
+  std::vector<int64_t> unit_rows;
+  std::vector<int64_t> column_blocks;
+};
+
+MatrixCut CutOf(const ParameterSpec& spec) {
+  MatrixCut cut;
+  const size_t matrix = spec.shape.size() - 2;
+  if (matrix == 1) cut.bank = spec.shape[0];
+  cut.cols = spec.shape[matrix + 1];
+  cut.unit_rows = {spec.shape[matrix]};
+  cut.column_blocks = {cut.cols};
+  if (spec.blocks.sizes.empty()) return cut;
+  (spec.blocks.dimension == 0 ? cut.unit_rows : cut.column_blocks) =
+      spec.blocks.sizes;
+  return cut;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Unit>> ListUnits(
+    const std::vector<ParameterSpec>& specs, int32_t newton_schulz_steps) {
+  std::vector<Unit> units;
+  double flops_of_all = 0;
+  for (size_t p = 0; p < specs.size(); ++p) {
+    const ParameterSpec& spec = specs[p];
+    if (spec.rule != Rule::kMuon) continue;
+    const MatrixCut cut = CutOf(spec);
+    for (const int64_t rows : cut.unit_rows) {
+      for (const int64_t cols : cut.column_blocks) {
+        flops_of_all += static_cast<double>(cut.bank) *
+                        ApproximateFlops(rows, cols, newton_schulz_steps);
+      }
+    }
+    if (flops_of_all > kFlopsMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter \"", absl::CEscape(spec.name), "\": shape: want at most ",
+          kFlopsMax, " Newton-Schulz flops a step up to here, got ",
+          flops_of_all));
+    }
+    int64_t offset = 0;
+    for (int64_t matrix = 0; matrix < cut.bank; ++matrix) {
+      for (const int64_t rows : cut.unit_rows) {
+        Unit unit = {.parameter = static_cast<int32_t>(p),
+                     .offset = offset,
+                     .rows = rows,
+                     .cols = cut.cols};
+        for (const int64_t cols : cut.column_blocks) {
+          unit.flops += NewtonSchulzFlops(rows, cols, newton_schulz_steps);
+        }
+        const MuonUnit shape = {.rows = rows,
+                                .cols = cut.cols,
+                                .column_blocks = cut.column_blocks,
+                                .fan_out_dimension = spec.fan_out_dimension};
+        unit.scratch_bytes =
+            MuonWorkspaceCount(shape) * static_cast<int64_t>(sizeof(float));
+        offset += unit.count();
+        units.push_back(unit);
+      }
+    }
+  }
+  return units;
+}
+
+}  // namespace muonshard

@@ -1,0 +1,38 @@
+// The owners of all units: one assignment for each choice of shard axes, which
+// holds in all groups over them.
+//
+// In this file
+//   set   the units of the parameters with the same shard axes
+//
+// A rank is in one group of each choice of axes, so loads and memory are
+// carried from set to set; a group rank counts as its heaviest rank. The sets
+// go by group size, largest first, and then smallest first; the lighter result
+// counts, the former on a tie.
+//
+// Memory     Counted against the cap: the state of the units a rank owns, an
+//            even share of the element-wise state, and the workspace of the
+//            unit that needs the most of all, whoever owns it.
+// Errors     kResourceExhausted names the rank and the matrix
+
+#ifndef OPTIMIZER_UNIT_OWNERS_H_
+#define OPTIMIZER_UNIT_OWNERS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "optimizer/classification.h"
+#include "optimizer/parameter_spec.h"
+#include "optimizer/unit.h"
+
+namespace muonshard {
+
+// Sets `owner` of each of `units`, which are those of `specs`.
+absl::Status AssignUnitOwners(const std::vector<ParameterSpec>& specs,
+                              const Classification& classification,
+                              int64_t rank_memory_bytes_max,
+                              std::vector<Unit>& units);
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_UNIT_OWNERS_H_

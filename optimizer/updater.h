@@ -1,0 +1,114 @@
+// Decides a step with all ranks, updates part by part, and gathers.
+//
+// Life of a step here: when the compute stream has summed the reduced segments
+// it fills the control vectors; two all-reduces over the world carry them
+// round; behind these the compute stream decides, then updates part after
+// part in forward order. The gathers of a part are ready when its update has
+// ended, so part i + 1 updates while part i travels. What was gathered is
+// copied to the parameters by whoever waits for them first.
+//
+// Ordering     Everything is posted by `Step`, in plan order, whatever the
+//              decision will be: a skipped step gathers too, and copies
+//              nothing.
+// Threads      `WaitForBucket` from any task, the rest from the program.
+// Errors       A failed control all-reduce reads as "skip" and is the step's
+//              error. A failed gather is the error of the waits for it.
+
+#ifndef OPTIMIZER_UPDATER_H_
+#define OPTIMIZER_UPDATER_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/collective.h"
+#include "collectives/runtime/event.h"
+#include "collectives/runtime/runtime.h"
+#include "collectives/runtime/stream.h"
+#include "collectives/work.h"
+#include "optimizer/bucket_buffers.h"
+#include "optimizer/control_vector.h"
+#include "optimizer/group_set.h"
+#include "optimizer/options.h"
+#include "optimizer/reducer.h"
+#include "optimizer/segment_update.h"
+#include "optimizer/step_trace.h"
+
+namespace muonshard {
+
+class Updater {
+ public:
+  // All arguments outlive it.
+  Updater(Collective& world, const OptimizerOptions& options,
+          BucketBuffers& buffers, const GroupSet& groups, Reducer& reducer,
+          Stream& compute, const StepTraceSink& trace);
+
+  SegmentUpdater& segments() { return segments_; }
+
+  // Launches control, updates and gathers of the step that `reducer` finished.
+  void Step(int64_t step, int32_t micro_batches, const StepOptions& options);
+
+  // Waits for the latest step's decision; an error is the step's.
+  absl::StatusOr<StepOutcome> Outcome(absl::Time deadline);
+
+  // Waits until the parameters of a bucket have their new values.
+  absl::Status WaitForBucket(int32_t bucket, absl::Time deadline);
+
+  // Whether a bucket's parameters are still to be copied out; of any bucket.
+  bool pending(int32_t bucket) const;
+  bool busy() const;
+
+  // Waits until no operation holds a buffer any more, whatever it ended with.
+  // False if the deadline passed first.
+  bool AwaitAll(absl::Time deadline);
+
+ private:
+  // One step in flight. The compute stream writes `control`, `sums`, `least`
+  // and `decision` before `decided` happens.
+  struct Record {
+    ControlInput control;
+    std::vector<int64_t> sums;
+    std::vector<int64_t> least;
+    StepDecision decision;
+    std::array<Work, 2> control_works;
+    Event decided;
+  };
+  struct BucketState {
+    absl::Status posted;  // Of the gather.
+    Work gather;
+    Event updated;
+    bool pending = false;  // Not copied out.
+  };
+
+  absl::Status PostControl(Record& record, const Event& filled,
+                           absl::Time deadline);
+  void EnqueueDecision(Record& record, const absl::Status& posted);
+  void EnqueueUpdate(int32_t part);
+  absl::Status PostGather(int32_t bucket, const Event& updated,
+                          absl::Time deadline);
+  absl::Status AwaitDecision(absl::Time deadline);
+  void TraceWhenDone(const Work& work, SpanKind kind, int32_t index);
+
+  Collective& world_;
+  Runtime& runtime_;
+  const OptimizerOptions& options_;
+  BucketBuffers& buffers_;
+  const Plan& plan_;
+  const GroupSet& groups_;
+  Reducer& reducer_;
+  Stream& compute_;
+  const StepTraceSink& trace_;
+  const ControlVector control_vector_;
+  SegmentUpdater segments_;
+  Record record_;  // Of the latest step; replaced when all of it has ended.
+  const std::unique_ptr<Mutex> mutex_;
+  std::vector<BucketState> buckets_;  // Guarded by mutex_.
+};
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_UPDATER_H_

@@ -1,0 +1,99 @@
+// The contract of collectives/collective.h as tests, for any plugin.
+//
+// A plugin joins in one statement, in a test of its own that links
+// //testing/conformance and has the shared object in its data:
+//
+//   MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(Loopback, "loopback");
+//
+// Every test runs through the loader, for groups of 1, 2, 3, 4, 8 and 16
+// ranks, on threads and on the simulated runtime. Tests of promised
+// capabilities skip themselves where a plugin does not make the promise. There
+// is no other way to leave a test out.
+
+#ifndef TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
+#define TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "collectives/capabilities.h"
+#include "collectives/collective.h"
+#include "testing/conformance/exchange.h"
+#include "testing/rank_harness.h"
+
+namespace muonshard::testing {
+
+struct ConformanceCase {
+  std::string plugin;  // A name or a path.
+  int32_t size;
+  RuntimeCase runtime;
+};
+
+// One case on threads, and one or more seeds of the simulated runtime, for
+// each size of at least `size_min`. Small groups get more seeds.
+std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
+                                              int32_t size_min);
+
+// "Ranks3Sim2".
+std::string ConformanceCaseName(
+    const ::testing::TestParamInfo<ConformanceCase>& info);
+
+// The tests that hold for every group.
+class CollectiveConformance : public ::testing::TestWithParam<ConformanceCase> {
+ protected:
+  int32_t size() const { return GetParam().size; }
+  size_t ranks() const { return static_cast<size_t>(size()); }
+  Rank last() const { return Rank{size() - 1}; }
+
+  // What all groups of the plugin promise.
+  Capabilities Promises() const;
+
+  // Runs `program` on every rank of a new group and returns the results in
+  // rank order.
+  std::vector<absl::Status> OnEveryRank(
+      const std::function<absl::Status(Collective&)>& program) const;
+  std::vector<absl::Status> OnEveryRank(
+      const std::function<absl::Status(RankContext&)>& program) const;
+
+  // Makes the calls in one group and checks that they succeed, that every
+  // output is as wanted, bit for bit, and that nothing else was written.
+  void ExpectExchanges(std::vector<Exchange> exchanges,
+                       Pace pace = Pace::kOneByOne) const;
+};
+
+// The tests that take at least two ranks.
+class PeerConformance : public CollectiveConformance {};
+
+// Another group of the same ranks. A collective call.
+absl::StatusOr<std::unique_ptr<Collective>> NewSecondGroup(
+    RankContext& context);
+
+// The result of a call: why it was not posted, or what its work ended with.
+absl::Status Finish(Collective& group, const absl::StatusOr<Work>& work);
+
+inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
+
+#define MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(NAME, PLUGIN)       \
+  INSTANTIATE_TEST_SUITE_P(                                              \
+      NAME, CollectiveConformance,                                       \
+      ::testing::ValuesIn(                                               \
+          ::muonshard::testing::ConformanceCases(PLUGIN, 1)),            \
+      ::muonshard::testing::ConformanceCaseName);                        \
+  INSTANTIATE_TEST_SUITE_P(                                              \
+      NAME, PeerConformance,                                             \
+      ::testing::ValuesIn(                                               \
+          ::muonshard::testing::ConformanceCases(PLUGIN, 2)),            \
+      ::muonshard::testing::ConformanceCaseName)
+
+}  // namespace muonshard::testing
+
+#endif  // TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_

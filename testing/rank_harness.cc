@@ -1,0 +1,100 @@
+#include "testing/rank_harness.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/runtime/rank_tasks.h"
+#include "collectives/runtime/sim_runtime.h"
+#include "collectives/runtime/threads_runtime.h"
+
+namespace muonshard::testing {
+namespace {
+
+using ContextProgram = std::function<absl::Status(RankContext&)>;
+
+std::vector<absl::Status> RunPrograms(Runtime& runtime,
+                                      const RankRunOptions& options,
+                                      const ContextProgram& program) {
+  const auto size = static_cast<size_t>(options.size);
+  const PluginSearch search =
+      PluginSearchFromEnvironment(options.plugin, options.plugin_options);
+  absl::StatusOr<std::unique_ptr<Plugin>> plugin =
+      Plugin::Open(search, runtime);
+  if (!plugin.ok()) return std::vector<absl::Status>(size, plugin.status());
+  const std::unique_ptr<Store> store = NewInProcessStore(runtime);
+
+  std::vector<std::unique_ptr<Collective>> worlds(size);
+  return RunRanks(runtime, options.size, [&](Rank rank) -> absl::Status {
+    absl::StatusOr<std::unique_ptr<Collective>> group =
+        (*plugin)->NewGroup({.rank = rank,
+                             .size = options.size,
+                             .deadline = GuardDeadline(runtime),
+                             .store = store.get()});
+    if (!group.ok()) return group.status();
+    std::unique_ptr<Collective>& world =
+        worlds[static_cast<size_t>(ToInt(rank))];
+    world = *std::move(group);
+    RankContext context = {.plugin = **plugin,
+                           .store = *store,
+                           .runtime = runtime,
+                           .rank = rank,
+                           .world = world};
+    absl::Status result = program(context);
+    if (!result.ok() && world != nullptr) world->Abort(result);
+    return result;
+  });
+}
+
+}  // namespace
+
+std::vector<RuntimeCase> BothRuntimes(int32_t seeds) {
+  std::vector<RuntimeCase> cases = {{.kind = RuntimeCase::Kind::kThreads}};
+  for (int32_t seed = 1; seed <= seeds; ++seed) {
+    cases.push_back({.kind = RuntimeCase::Kind::kSim,
+                     .seed = static_cast<uint64_t>(seed)});
+  }
+  return cases;
+}
+
+std::string ToString(const RuntimeCase& runtime) {
+  return runtime.kind == RuntimeCase::Kind::kThreads
+             ? "Threads"
+             : absl::StrCat("Sim", runtime.seed);
+}
+
+std::string RuntimeCaseName(const ::testing::TestParamInfo<RuntimeCase>& info) {
+  return ToString(info.param);
+}
+
+RankRun RunOnRanks(const RankRunOptions& options,
+                   const std::function<absl::Status(Collective&)>& program) {
+  return RunOnRanks(options, ContextProgram([&program](RankContext& context) {
+                      return program(*context.world);
+                    }));
+}
+
+RankRun RunOnRanks(const RankRunOptions& options,
+                   const ContextProgram& program) {
+  RankRun run;
+  if (options.runtime.kind == RuntimeCase::Kind::kThreads) {
+    const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+    run.results = RunPrograms(*runtime, options, program);
+    return run;
+  }
+  const std::unique_ptr<SimRuntime> runtime = SimRuntime::Create(
+      {.seed = options.runtime.seed, .stack_bytes = options.stack_bytes});
+  const absl::Status ended = runtime->Run(
+      [&] { run.results = RunPrograms(*runtime, options, program); });
+  run.trace_hash = runtime->trace_hash();
+  for (absl::Status& result : run.results) {
+    if (result.ok()) result = ended;
+  }
+  return run;
+}
+
+absl::Time GuardDeadline(Runtime& runtime) {
+  return runtime.Now() + absl::Minutes(2);
+}
+
+}  // namespace muonshard::testing

@@ -1,0 +1,239 @@
+#include "testing/reference_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace muonshard::testing {
+namespace {
+
+using Values = std::vector<double>;
+
+size_t Index(int64_t value) { return static_cast<size_t>(value); }
+
+// x y, with x [rows, inner] and y [inner, cols].
+Values Product(const Values& x, const Values& y, int64_t rows, int64_t inner,
+               int64_t cols) {
+  Values result(Index(rows * cols), 0.0);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t k = 0; k < inner; ++k) {
+      const double factor = x[Index(i * inner + k)];
+      for (int64_t j = 0; j < cols; ++j) {
+        result[Index(i * cols + j)] += factor * y[Index(k * cols + j)];
+      }
+    }
+  }
+  return result;
+}
+
+Values Transposed(const Values& x, int64_t rows, int64_t cols) {
+  Values result(x.size());
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      result[Index(j * rows + i)] = x[Index(i * cols + j)];
+    }
+  }
+  return result;
+}
+
+double SumOfSquares(const Values& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return sum;
+}
+
+// The sum over ranks and micro-batches, divided; empty if there is none.
+Values Average(const ReferenceGradients& gradients, int64_t divisor) {
+  Values sum;
+  for (const auto& rank : gradients) {
+    for (const Values& micro_batch : rank) {
+      if (sum.empty()) sum.resize(micro_batch.size(), 0.0);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += micro_batch[i];
+    }
+  }
+  for (double& value : sum) value /= static_cast<double>(divisor);
+  return sum;
+}
+
+double Scale(MuonScale scale, int64_t fan_out, int64_t fan_in) {
+  const double ratio =
+      static_cast<double>(fan_out) / static_cast<double>(fan_in);
+  const double larger = static_cast<double>(std::max(fan_out, fan_in));
+  if (scale == MuonScale::kSpectral) return std::max(1.0, std::sqrt(ratio));
+  if (scale == MuonScale::kMatchAdamWRms) return 0.2 * std::sqrt(larger);
+  if (scale == MuonScale::kFanRatio) return std::sqrt(ratio);
+  return 1;
+}
+
+// Calls `visit(row, col, rows, cols)` for each block of the matrix `cols` wide
+// in all, whose first row in the stack of all of a bank's matrices is `row`.
+template <typename Visit>
+void ForEachBlock(const ParameterSpec& spec, Visit visit) {
+  const int64_t cols = spec.shape[spec.shape.size() - 1];
+  const int64_t rows = spec.shape[spec.shape.size() - 2];
+  const int64_t bank = spec.shape.size() == 3 ? spec.shape[0] : 1;
+  for (int64_t matrix = 0; matrix < bank; ++matrix) {
+    int64_t row = matrix * rows;
+    int64_t col = 0;
+    if (spec.blocks.sizes.empty()) visit(row, col, rows, cols);
+    for (const int64_t size : spec.blocks.sizes) {
+      if (spec.blocks.dimension == 0) {
+        visit(row, col, size, cols);
+        row += size;
+      } else {
+        visit(row, col, rows, size);
+        col += size;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Values ReferenceNewtonSchulz(Values x, int64_t rows, int64_t cols,
+                             const MuonOptions& options) {
+  const double norm = std::max(std::sqrt(SumOfSquares(x)), options.epsilon);
+  for (double& value : x) value /= norm;
+  const int64_t side = std::min(rows, cols);
+  for (int32_t step = 0; step < options.newton_schulz_steps; ++step) {
+    const size_t last = options.coefficients.size() - 1;
+    const auto [a, b, c] = options.coefficients[std::min(Index(step), last)];
+    const Values x_transposed = Transposed(x, rows, cols);
+    // The Gram matrix of the shorter side, from the left or from the right.
+    const Values gram = rows <= cols
+                            ? Product(x, x_transposed, rows, cols, rows)
+                            : Product(x_transposed, x, cols, rows, cols);
+    const Values gram_squared = Product(gram, gram, side, side, side);
+    Values polynomial(gram.size());
+    for (size_t i = 0; i < gram.size(); ++i) {
+      polynomial[i] = b * gram[i] + c * gram_squared[i];
+    }
+    const Values correction = rows <= cols
+                                  ? Product(polynomial, x, rows, rows, cols)
+                                  : Product(x, polynomial, rows, cols, cols);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = a * x[i] + correction[i];
+  }
+  return x;
+}
+
+double RelativeDifference(const Values& a, const Values& b) {
+  Values difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  const double size = SumOfSquares(b);
+  return size == 0 ? std::sqrt(SumOfSquares(difference))
+                   : std::sqrt(SumOfSquares(difference) / size);
+}
+
+ReferenceOptimizer::ReferenceOptimizer(std::vector<ParameterSpec> specs,
+                                       OptimizerOptions options,
+                                       std::vector<int64_t> divisors,
+                                       std::vector<Values> parameters)
+    : specs_(std::move(specs)),
+      options_(std::move(options)),
+      divisors_(std::move(divisors)) {
+  for (Values& values : parameters) {
+    const size_t count = values.size();
+    parameters_.push_back({.values = std::move(values),
+                           .first = Values(count, 0.0),
+                           .second = Values(count, 0.0),
+                           .steps = 0});
+  }
+}
+
+absl::StatusOr<ReferenceOutcome> ReferenceOptimizer::Step(
+    const std::vector<ReferenceGradients>& gradients, double clip_norm) {
+  std::vector<Values> averages;
+  double squares = 0;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    averages.push_back(Average(gradients[i], divisors_[i]));
+    if (averages[i].empty()) {
+      if (specs_[i].absent_gradient == AbsentGradient::kError) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "parameter \"", specs_[i].name, "\" has no gradient on any rank"));
+      }
+      if (specs_[i].absent_gradient == AbsentGradient::kZeros) {
+        averages[i].assign(parameters_[i].values.size(), 0.0);
+      }
+    }
+    squares += SumOfSquares(averages[i]);
+  }
+  if (!std::isfinite(squares)) return ReferenceOutcome{};
+
+  const double norm = std::sqrt(squares);
+  const double clip =
+      clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (averages[i].empty()) continue;
+    for (double& value : averages[i]) value *= clip;
+    ++parameters_[i].steps;
+    if (specs_[i].rule == Rule::kMuon) {
+      UpdateMuon(specs_[i], averages[i], parameters_[i]);
+    } else {
+      UpdateAdamW(specs_[i], averages[i], parameters_[i]);
+    }
+  }
+  return ReferenceOutcome{.updated = true, .gradient_norm = norm};
+}
+
+void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec,
+                                    const Values& gradient,
+                                    Parameter& parameter) {
+  const MuonOptions& muon = options_.muon;
+  const double rate = muon.learning_rate * spec.learning_rate_scale;
+  const double decay = spec.weight_decay ? muon.weight_decay : 0;
+  Values direction(gradient.size());
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    double& momentum = parameter.first[i];
+    momentum += (1 - muon.momentum) * (gradient[i] - momentum);
+    direction[i] = muon.nesterov
+                       ? gradient[i] + muon.momentum * (momentum - gradient[i])
+                       : momentum;
+  }
+  const int64_t stride = spec.shape.back();
+  ForEachBlock(spec, [&](int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    Values block(Index(rows * cols));
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) {
+        block[Index(i * cols + j)] =
+            direction[Index((row + i) * stride + col + j)];
+      }
+    }
+    block = ReferenceNewtonSchulz(std::move(block), rows, cols, muon);
+    const double scale = spec.fan_out_dimension == 0
+                             ? Scale(muon.scale, rows, cols)
+                             : Scale(muon.scale, cols, rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) {
+        double& weight = parameter.values[Index((row + i) * stride + col + j)];
+        weight -= rate * decay * weight;
+        weight -= rate * scale * block[Index(i * cols + j)];
+      }
+    }
+  });
+}
+
+void ReferenceOptimizer::UpdateAdamW(const ParameterSpec& spec,
+                                     const Values& gradient,
+                                     Parameter& parameter) {
+  const AdamWOptions& adamw = options_.adamw;
+  const double rate = adamw.learning_rate * spec.learning_rate_scale;
+  const double decay = spec.weight_decay ? adamw.weight_decay : 0;
+  const double step = static_cast<double>(parameter.steps);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    double& first = parameter.first[i];
+    double& second = parameter.second[i];
+    first += (1 - adamw.beta1) * (gradient[i] - first);
+    second += (1 - adamw.beta2) * (gradient[i] * gradient[i] - second);
+    const double first_unbiased = first / (1 - std::pow(adamw.beta1, step));
+    const double second_unbiased = second / (1 - std::pow(adamw.beta2, step));
+    double& weight = parameter.values[i];
+    weight -= rate * decay * weight;
+    weight -=
+        rate * first_unbiased / (std::sqrt(second_unbiased) + adamw.epsilon);
+  }
+}
+
+}  // namespace muonshard::testing

@@ -1,0 +1,106 @@
+"""C++ rules of this repository: one set of flags, one shape of target."""
+
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wshadow",
+    "-Wnon-virtual-dtor",
+    "-Wold-style-cast",
+    "-Werror",
+    # A designated initializer names what differs from the defaults.
+    "-Wno-missing-field-initializers",
+]
+
+def muonshard_cc_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
+    """A library, each header of which is known to compile alone.
+
+    A header's own source includes it first, which proves it. A header without
+    one gets a source made for it, in the target NAME_headers_alone.
+    """
+    cc_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps,
+        copts = _COPTS + copts,
+        **kwargs
+    )
+    alone = [h for h in hdrs if h.endswith(".h") and h[:-2] + ".cc" not in srcs]
+    if not alone:
+        return
+    for header in alone:
+        native.genrule(
+            name = "%s_alone" % header,
+            outs = ["%s_alone.cc" % header[:-2]],
+            cmd = "echo '#include \"%s/%s\"' >$@" % (native.package_name(), header),
+        )
+    cc_library(
+        name = name + "_headers_alone",
+        testonly = kwargs.get("testonly", False),
+        srcs = ["%s_alone.cc" % header[:-2] for header in alone],
+        copts = _COPTS + copts,
+        linkstatic = True,
+        target_compatible_with = kwargs.get("target_compatible_with", []),
+        deps = deps + [":" + name],
+    )
+
+def muonshard_cc_binary(name, copts = [], **kwargs):
+    cc_binary(name = name, copts = _COPTS + copts, **kwargs)
+
+def muonshard_cc_test(name, size = "small", copts = [], deps = [], **kwargs):
+    cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + copts,
+        deps = deps + ["@googletest//:gtest_main"],
+        **kwargs
+    )
+
+def muonshard_cc_benchmark(name, copts = [], deps = [], tags = [], smoke_args = [], **kwargs):
+    """A benchmark binary plus a one-iteration test of it, so that it cannot rot."""
+    cc_binary(
+        name = name,
+        testonly = True,
+        copts = _COPTS + copts,
+        tags = tags + ["benchmark"],
+        deps = deps + ["@benchmark//:benchmark_main"],
+        **kwargs
+    )
+    native.sh_test(
+        name = name + "_smoke_test",
+        size = "small",
+        srcs = ["//tools:run_once.sh"],
+        args = ["$(location :%s)" % name, "--benchmark_min_time=0"] + smoke_args,
+        data = [":" + name],
+    )
+
+def muonshard_plugin(name, srcs, copts = [], linkopts = [], deps = [], **kwargs):
+    """The shared object libmuonshard_NAME.so, which exports one symbol.
+
+    The version script hides all else. Two copies loaded into one process
+    would otherwise share inline statics through unique symbols.
+    """
+    script = "//collectives:plugin_exports.lds"
+    cc_binary(
+        name = "libmuonshard_%s.so" % name,
+        srcs = srcs,
+        copts = _COPTS + ["-fvisibility=hidden", "-fPIC"] + copts,
+        linkshared = True,
+        linkstatic = True,
+        linkopts = ["-Wl,--version-script,$(location %s)" % script, "-Wl,-z,defs"] + linkopts,
+        deps = deps + [script],
+        **kwargs
+    )
+
+def muonshard_python_test(name, main, srcs, size = "small"):
+    """A test that runs `main` with the system's Python."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tools:run_once.sh"],
+        args = ["python3", "-B", "$(location %s)" % main],
+        data = [main] + srcs,
+    )
