@@ -15,11 +15,6 @@ const uint64_t* Counts(const std::vector<int64_t>& counts) {
   return reinterpret_cast<const uint64_t*>(counts.data());
 }
 
-bool Reduces(OperationKind kind) {
-  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
-         kind == OperationKind::kReduceScatterV;
-}
-
 }  // namespace
 
 AbiOperation::AbiOperation(const Operation& operation) : abi_{} {

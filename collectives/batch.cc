@@ -7,9 +7,9 @@
 namespace muonshard {
 
 absl::Status Batch::Add(Collective& collective, Operation operation) {
-  if (absl::Status s = CheckOperation(operation, collective.rank(),
-                                      collective.size(),
-                                      collective.capabilities());
+  if (absl::Status s =
+          CheckOperation(operation, collective.rank(), collective.size(),
+                         collective.capabilities());
       !s.ok()) {
     return s;
   }

@@ -39,10 +39,6 @@ class Checker {
   }
 
   bool is(Kind kind) const { return operation_.kind == kind; }
-  bool reduces() const {
-    return is(Kind::kAllReduce) || is(Kind::kReduce) ||
-           is(Kind::kReduceScatterV);
-  }
   bool rooted() const { return is(Kind::kReduce) || is(Kind::kBroadcast); }
   bool on_root() const { return operation_.root == rank_; }
 
@@ -56,6 +52,8 @@ class Checker {
   absl::Status CheckCounts() const;
   absl::Status CheckCount(absl::string_view name, int64_t got,
                           int64_t wanted) const;
+  absl::Status CheckInSegments() const;
+  absl::Status CheckOutSegments() const;
   absl::Status CheckSegments(absl::string_view name,
                              const std::vector<int64_t>& counts,
                              const std::vector<int64_t>& displacements,
@@ -113,7 +111,7 @@ absl::Status Checker::CheckRanks() const {
 }
 
 absl::Status Checker::CheckReduction() const {
-  if (!reduces()) return absl::OkStatus();
+  if (!Reduces(operation_.kind)) return absl::OkStatus();
   const Reduction& reduction = operation_.reduction;
   const bool scales = reduction.kind == ReductionKind::kAverage ||
                       reduction.kind == ReductionKind::kScaledSum;
@@ -195,36 +193,18 @@ absl::Status Checker::CheckCounts() const {
     case Kind::kBroadcast:
       return CheckCount("in", o.in.count, on_root() ? o.out.count : 0);
     case Kind::kReduceScatterV: {
-      if (absl::Status s = CheckSegments("in", o.in_counts, o.in_displacements,
-                                         o.in.count);
-          !s.ok()) {
-        return s;
-      }
-      return CheckCount(
-          "out", o.out.count,
-          OwnSegment(o.in_counts, o.in_displacements).count);
+      if (absl::Status s = CheckInSegments(); !s.ok()) return s;
+      return CheckCount("out", o.out.count,
+                        OwnSegment(o.in_counts, o.in_displacements).count);
     }
     case Kind::kAllGatherV: {
-      if (absl::Status s = CheckSegments("out", o.out_counts,
-                                         o.out_displacements, o.out.count);
-          !s.ok()) {
-        return s;
-      }
-      return CheckCount(
-          "in", o.in.count,
-          OwnSegment(o.out_counts, o.out_displacements).count);
+      if (absl::Status s = CheckOutSegments(); !s.ok()) return s;
+      return CheckCount("in", o.in.count,
+                        OwnSegment(o.out_counts, o.out_displacements).count);
     }
     case Kind::kAllToAllV: {
-      if (absl::Status s = CheckSegments("in", o.in_counts, o.in_displacements,
-                                         o.in.count);
-          !s.ok()) {
-        return s;
-      }
-      if (absl::Status s = CheckSegments("out", o.out_counts,
-                                         o.out_displacements, o.out.count);
-          !s.ok()) {
-        return s;
-      }
+      if (absl::Status s = CheckInSegments(); !s.ok()) return s;
+      if (absl::Status s = CheckOutSegments(); !s.ok()) return s;
       const size_t self = static_cast<size_t>(ToInt(rank_));
       if (o.in_counts[self] != o.out_counts[self]) {
         return Error("sends ", o.in_counts[self], " elements to itself and ",
@@ -263,23 +243,41 @@ absl::Status Checker::CheckSegments(absl::string_view name,
   }
   if (displacements.empty()) return CheckCount(name, buffer_count, sum);
 
-  std::vector<std::pair<int64_t, size_t>> begins;  // (displacement, segment)
   for (size_t i = 0; i < counts.size(); ++i) {
     const int64_t begin = displacements[i];
-    if (begin < 0 || begin > buffer_count ||
-        counts[i] > buffer_count - begin) {
-      return Error("segment ", i, " of `", name, "` is [", begin, ", ", begin,
-                   " + ", counts[i], "), wanted it within ", buffer_count,
-                   " elements");
+    if (begin < 0 || begin > buffer_count || counts[i] > buffer_count - begin) {
+      return Error("segment ", i, " of `", name, "` has ", counts[i],
+                   " elements from ", begin, ", wanted it within ",
+                   buffer_count);
     }
-    if (counts[i] > 0) begins.emplace_back(begin, i);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::CheckInSegments() const {
+  return CheckSegments("in", operation_.in_counts, operation_.in_displacements,
+                       operation_.in.count);
+}
+
+absl::Status Checker::CheckOutSegments() const {
+  const std::vector<int64_t>& counts = operation_.out_counts;
+  const std::vector<int64_t>& displacements = operation_.out_displacements;
+  if (absl::Status s =
+          CheckSegments("out", counts, displacements, operation_.out.count);
+      !s.ok()) {
+    return s;
+  }
+  // What is read may be read twice; what is written may not be written twice.
+  std::vector<std::pair<int64_t, size_t>> begins;  // (displacement, segment)
+  for (size_t i = 0; i < displacements.size(); ++i) {
+    if (counts[i] > 0) begins.emplace_back(displacements[i], i);
   }
   std::sort(begins.begin(), begins.end());
   for (size_t i = 1; i < begins.size(); ++i) {
-    const auto [before_begin, before] = begins[i - 1];
-    if (before_begin + counts[before] > begins[i].first) {
-      return Error("segments ", before, " and ", begins[i].second, " of `",
-                   name, "` overlap");
+    const auto [begin, before] = begins[i - 1];
+    if (begin + counts[before] > begins[i].first) {
+      return Error("segments ", before, " and ", begins[i].second,
+                   " of `out` overlap");
     }
   }
   return absl::OkStatus();
@@ -346,10 +344,8 @@ absl::Status CheckOperation(const Operation& operation, Rank rank, int32_t size,
         absl::StrCat(what, ": the plugin lacks ",
                      DataTypeName(operation.data_type), " elements"));
   }
-  const bool reduces = operation.kind == OperationKind::kAllReduce ||
-                       operation.kind == OperationKind::kReduce ||
-                       operation.kind == OperationKind::kReduceScatterV;
-  if (reduces && !promised(capabilities.reductions, operation.reduction.kind)) {
+  if (Reduces(operation.kind) &&
+      !promised(capabilities.reductions, operation.reduction.kind)) {
     return absl::UnimplementedError(
         absl::StrCat(what, ": the plugin lacks reduction ",
                      static_cast<uint32_t>(operation.reduction.kind)));

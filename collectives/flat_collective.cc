@@ -27,9 +27,9 @@ class FlatCollective final : public Collective {
                        "\": wanted a color of at least -1, got ", color));
     }
     if (!capabilities().split) {
-      return absl::UnimplementedError(absl::StrCat(
-          communicator_->Describe(), ": Split \"", name,
-          "\": the plugin does not promise to split groups"));
+      return absl::UnimplementedError(
+          absl::StrCat(communicator_->Describe(), ": Split \"", name,
+                       "\": the plugin does not promise to split groups"));
     }
     absl::StatusOr<std::shared_ptr<PluginCommunicator>> child =
         communicator_->Split(color, key, name, deadline);

@@ -85,8 +85,8 @@ void ConditionNotifyAll(void*, muonshard_condition condition) {
 muonshard_task TaskStart(void* context, const char* name,
                          void (*function)(void* argument), void* argument) {
   return MakeHandle<muonshard_task>([&] {
-    return RuntimeOf(context).Start(name, TaskKind::kService,
-                                    [function, argument] { function(argument); });
+    return RuntimeOf(context).Start(
+        name, TaskKind::kService, [function, argument] { function(argument); });
   });
 }
 

@@ -33,6 +33,12 @@ inline constexpr int kOperationKindCount = 9;
 // "AllReduce", "ReduceScatterV", ...
 absl::string_view OperationKindName(OperationKind kind);
 
+// Whether operations of this kind take a Reduction.
+constexpr bool Reduces(OperationKind kind) {
+  return kind == OperationKind::kAllReduce || kind == OperationKind::kReduce ||
+         kind == OperationKind::kReduceScatterV;
+}
+
 // How the contributions of the ranks become one. The values are those of
 // plugin_abi.h.
 enum class ReductionKind : uint32_t {

@@ -37,10 +37,11 @@
 
 #ifdef __cplusplus
 #define MUONSHARD_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#define MUONSHARD_SIZE_OF(type, field) sizeof(type::field)
 extern "C" {
 #else
-#define MUONSHARD_STATIC_ASSERT(condition, text) \
-  _Static_assert(condition, text)
+#define MUONSHARD_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#define MUONSHARD_SIZE_OF(type, field) sizeof(((type*)0)->field)
 #endif
 
 #define MUONSHARD_ABI_MAJOR 1u
@@ -49,9 +50,9 @@ extern "C" {
 /* Before the definition of the entry. */
 #define MUONSHARD_EXPORT __attribute__((visibility("default")))
 
-/* Bytes up to and including a field; sizeof would count tail padding as data. */
+/* Bytes up to and including a field; sizeof would count tail padding too. */
 #define MUONSHARD_END(type, field) \
-  (offsetof(type, field) + sizeof(((type*)0)->field))
+  (offsetof(type, field) + MUONSHARD_SIZE_OF(type, field))
 /* Whether the struct that `pointer` points to is long enough for `field`. */
 #define MUONSHARD_HAS(pointer, type, field) \
   ((pointer)->header.size >= MUONSHARD_END(type, field))
@@ -65,21 +66,21 @@ MUONSHARD_STATIC_ASSERT(sizeof(muonshard_header) == 8, "frozen");
 typedef int32_t muonshard_code;
 enum {
   MUONSHARD_OK = 0,
-  MUONSHARD_IN_PROGRESS = 1,   /* no error: the work has not ended */
-  MUONSHARD_WAIT_EXPIRED = 2,  /* no error: this wait ended, the work did not */
-  MUONSHARD_E_ARGUMENT = 16,   /* this call was wrong; nothing was sent */
-  MUONSHARD_E_STATE = 17,      /* the handle cannot do that now */
+  MUONSHARD_IN_PROGRESS = 1,  /* no error: the work has not ended */
+  MUONSHARD_WAIT_EXPIRED = 2, /* no error: this wait ended, the work did not */
+  MUONSHARD_E_ARGUMENT = 16,  /* this call was wrong; nothing was sent */
+  MUONSHARD_E_STATE = 17,     /* the handle cannot do that now */
   MUONSHARD_E_UNSUPPORTED = 18,
   MUONSHARD_E_MEMORY = 19,
   MUONSHARD_E_SYSTEM = 20,
-  MUONSHARD_E_MISMATCH = 21,   /* the ranks disagree on the call */
-  MUONSHARD_E_PEER = 22,       /* a peer was lost */
-  MUONSHARD_E_TIMEOUT = 23,    /* the operation's own deadline passed */
+  MUONSHARD_E_MISMATCH = 21, /* the ranks disagree on the call */
+  MUONSHARD_E_PEER = 22,     /* a peer was lost */
+  MUONSHARD_E_TIMEOUT = 23,  /* the operation's own deadline passed */
   MUONSHARD_E_ABORTED = 24,
   MUONSHARD_E_CORRUPT = 25,
   MUONSHARD_E_VERSION = 26,
   MUONSHARD_E_INTERNAL = 27,
-  MUONSHARD_E_DEADLOCK = 28    /* the ranks wait for each other for ever */
+  MUONSHARD_E_DEADLOCK = 28 /* the ranks wait for each other for ever */
 };
 
 typedef struct muonshard_status {
@@ -154,7 +155,7 @@ enum {
   MUONSHARD_FEATURE_EXACT_COUNTERS = 1 << 6
 };
 
-/* A run of elements; `count` is in elements. `data` may be null if count is 0. */
+/* A run of `count` elements. `data` may be null if count is 0. */
 typedef struct muonshard_buffer {
   void* data;
   uint64_t count;
@@ -180,7 +181,7 @@ typedef struct muonshard_host {
 
   muonshard_condition (*condition_new)(void* context);
   void (*condition_free)(void* context, muonshard_condition condition);
-  /* Returns 1, or 0 if the deadline passed first. May return 1 without cause. */
+  /* Returns 1, maybe without cause, or 0 if the deadline passed first. */
   int32_t (*condition_wait)(void* context, muonshard_condition condition,
                             muonshard_mutex mutex, int64_t deadline_ns);
   void (*condition_notify_all)(void* context, muonshard_condition condition);
@@ -211,8 +212,8 @@ typedef struct muonshard_store {
   /* Waits for the key. Writes at most `capacity` bytes; *bytes is the size of
    * the whole value. */
   muonshard_code (*get)(void* context, const char* key, void* value,
-                        uint64_t capacity, uint64_t* bytes,
-                        int64_t deadline_ns, muonshard_status* status);
+                        uint64_t capacity, uint64_t* bytes, int64_t deadline_ns,
+                        muonshard_status* status);
   /* Adds to a counter that starts at 0; *now is the sum. */
   muonshard_code (*add)(void* context, const char* key, int64_t delta,
                         int64_t* now, muonshard_status* status);
@@ -236,10 +237,10 @@ typedef struct muonshard_comm_config {
   /* Equal on all ranks of the group and unique among live groups of the job:
    * job, generation, group name and a hash of the members. */
   const char* name;
-  int64_t deadline_ns;    /* of making the communicator */
-  const char* options;    /* JSON of the user, not read by the core; not null */
-  int32_t device;         /* -1: host memory only */
-  int32_t program_rank;   /* rank in the world, for reports */
+  int64_t deadline_ns;  /* of making the communicator */
+  const char* options;  /* JSON of the user, not read by the core; not null */
+  int32_t device;       /* -1: host memory only */
+  int32_t program_rank; /* rank in the world, for reports */
 } muonshard_comm_config;
 
 /* One descriptor for every operation. N is the group's size, r the own rank.
@@ -259,8 +260,8 @@ typedef struct muonshard_comm_config {
 typedef struct muonshard_operation {
   muonshard_header header;
   uint32_t kind, data_type, reduction, memory_kind;
-  int32_t root;  /* of reduce and broadcast */
-  int32_t peer;  /* of send and recv */
+  int32_t root; /* of reduce and broadcast */
+  int32_t peer; /* of send and recv */
   muonshard_buffer in, out;
   const uint64_t* in_counts;        /* N entries or null */
   const uint64_t* in_displacements; /* N entries or null: packed */
@@ -282,9 +283,9 @@ typedef struct muonshard_operation {
 /* Payload counted since the communicator was made. */
 typedef struct muonshard_counters {
   muonshard_header header;
-  uint64_t calls[16];         /* by kind */
-  uint64_t* bytes_sent_to;    /* `peer_capacity` entries, of the caller; peers
-                                 by rank. Self is not counted. */
+  uint64_t calls[16];      /* by kind */
+  uint64_t* bytes_sent_to; /* `peer_capacity` entries, of the caller; peers
+                              by rank. Self is not counted. */
   uint32_t peer_capacity;
   uint32_t reserved;
 } muonshard_counters;
@@ -313,8 +314,7 @@ typedef struct muonshard_plugin_table {
    * config.size are ignored; new_rank and new_size are written. May be null
    * without MUONSHARD_FEATURE_SPLIT. */
   muonshard_code (*comm_split)(muonshard_comm parent, int32_t color,
-                               int32_t key,
-                               const muonshard_comm_config* config,
+                               int32_t key, const muonshard_comm_config* config,
                                muonshard_comm* comm, int32_t* new_rank,
                                int32_t* new_size, muonshard_status* status);
   /* MUONSHARD_OK, or the error that broke the group. */
@@ -323,7 +323,7 @@ typedef struct muonshard_plugin_table {
    * and all later calls. Does not block; idempotent; any task. */
   void (*comm_abort)(muonshard_comm comm, const muonshard_status* why);
   /* Local. Works that have not ended end with MUONSHARD_E_ABORTED, here and on
-   * the other ranks. */
+   * the other ranks. Handles of works stay valid until work_free. */
   void (*comm_free)(muonshard_comm comm);
   muonshard_code (*comm_counters)(muonshard_comm comm,
                                   muonshard_counters* counters,

@@ -31,8 +31,7 @@ muonshard_comm_config AbiConfig(const PluginCommunicator::Config& config,
 }
 
 std::string DescribeGroup(const PluginCommunicator::Config& config) {
-  return absl::StrCat("group \"", config.name, "\", rank ",
-                      ToInt(config.rank));
+  return absl::StrCat("group \"", config.name, "\", rank ", ToInt(config.rank));
 }
 
 }  // namespace
@@ -40,14 +39,9 @@ std::string DescribeGroup(const PluginCommunicator::Config& config) {
 PluginCommunicator::PluginCommunicator(
     std::shared_ptr<const PluginInstance> plugin, const Config& config,
     muonshard_comm comm)
-    : plugin_(std::move(plugin)),
-      config_(config),
-      comm_(comm),
-      events_mutex_(plugin_->runtime().NewMutex()) {}
+    : plugin_(std::move(plugin)), config_(config), comm_(comm) {}
 
-PluginCommunicator::~PluginCommunicator() {
-  plugin_->table().comm_free(comm_);
-}
+PluginCommunicator::~PluginCommunicator() { plugin_->table().comm_free(comm_); }
 
 absl::StatusOr<std::shared_ptr<PluginCommunicator>> PluginCommunicator::Create(
     std::shared_ptr<const PluginInstance> plugin, const Config& config) {
@@ -57,11 +51,10 @@ absl::StatusOr<std::shared_ptr<PluginCommunicator>> PluginCommunicator::Create(
   const muonshard_code code =
       plugin->table().comm_new(plugin->handle(), &abi, &comm, &status);
   if (code != MUONSHARD_OK) {
-    return StatusFromPlugin(
-        code, status,
-        absl::StrCat(DescribeGroup(config), " of ", config.size,
-                     " cannot be made"),
-        /*in_operation=*/false);
+    return StatusFromPlugin(code, status,
+                            absl::StrCat(DescribeGroup(config), " of ",
+                                         config.size, " cannot be made"),
+                            /*in_operation=*/false);
   }
   return std::shared_ptr<PluginCommunicator>(
       new PluginCommunicator(std::move(plugin), config, comm));
@@ -92,27 +85,26 @@ absl::StatusOr<std::vector<Work>> PluginCommunicator::Post(
   if (code != MUONSHARD_OK) {
     const Launch& culprit =
         *launches[std::min<size_t>(failed, launches.size() - 1)];
-    return StatusFromPlugin(
-        code, status,
-        absl::StrCat(culprit.communicator->Describe(), ": ",
-                     DescribeOperation(culprit.operation)),
-        /*in_operation=*/true);
+    return StatusFromPlugin(code, status,
+                            absl::StrCat(culprit.communicator->Describe(), ": ",
+                                         DescribeOperation(culprit.operation)),
+                            /*in_operation=*/true);
   }
   std::vector<Work> result;
   result.reserve(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
-    const Launch& launch = *launches[i];
+    const PluginCommunicator& communicator = *launches[i]->communicator;
+    std::string what = absl::StrCat(communicator.Describe(), ": ",
+                                    DescribeOperation(launches[i]->operation));
     if (works[i] == nullptr) {
       result.push_back(
-          FailedWork(launch.communicator->runtime(),
+          FailedWork(communicator.runtime(),
                      absl::InternalError(absl::StrCat(
-                         launch.communicator->Describe(), ": ",
-                         DescribeOperation(launch.operation),
-                         ": the plugin started it and gave no work"))));
-      continue;
+                         what, ": the plugin started it and gave no work"))));
+    } else {
+      result.push_back(Work(std::make_shared<PluginWork>(
+          communicator.plugin_, works[i], std::move(what))));
     }
-    result.push_back(PluginWork::Adopt(launch.communicator, works[i],
-                                       launch.operation));
   }
   return result;
 }
@@ -134,9 +126,8 @@ absl::StatusOr<std::shared_ptr<PluginCommunicator>> PluginCommunicator::Split(
   muonshard_comm comm = nullptr;
   muonshard_status status = EmptyPluginStatus();
   int32_t new_rank = 0;
-  const muonshard_code code =
-      table.comm_split(comm_, color, key, &abi, &comm, &new_rank, &child.size,
-                       &status);
+  const muonshard_code code = table.comm_split(comm_, color, key, &abi, &comm,
+                                               &new_rank, &child.size, &status);
   if (code != MUONSHARD_OK) {
     return StatusFromPlugin(
         code, status,

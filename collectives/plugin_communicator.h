@@ -2,9 +2,8 @@
 //
 // Threads      As the ABI says: calls on one object do not overlap, with the
 //              exception of Abort and of what works call.
-// Memory       Works keep the communicator, and it keeps the opened plugin, so
-//              that handles may be dropped in any order. The Store of the group
-//              outlives it.
+// Memory       Keeps the opened plugin. Works may outlive it: those that have
+//              not ended end with kAborted. The Store of the group outlives it.
 // Errors       As in collective.h; the text names group, rank, call and what
 //              the plugin said.
 
@@ -78,8 +77,6 @@ class PluginCommunicator {
   std::string Describe() const;
 
  private:
-  friend class PluginWork;
-
   PluginCommunicator(std::shared_ptr<const PluginInstance> plugin,
                      const Config& config, muonshard_comm comm);
 
@@ -88,8 +85,6 @@ class PluginCommunicator {
   const muonshard_comm comm_;
   // Of the splits made so far, which all ranks make in the same order.
   int64_t split_count_ = 0;
-  // Guards the events of works while they are made.
-  const std::unique_ptr<Mutex> events_mutex_;
 };
 
 }  // namespace muonshard

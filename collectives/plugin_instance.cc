@@ -34,11 +34,10 @@ absl::StatusOr<std::shared_ptr<const PluginInstance>> PluginInstance::Open(
   const muonshard_code code = table->open(
       instance->host_.get(), instance->options_.c_str(), &handle, &status);
   if (code != MUONSHARD_OK) {
-    return StatusFromPlugin(
-        code, status,
-        absl::StrCat("plugin \"", table->name, "\" does not open with ",
-                     options),
-        /*in_operation=*/false);
+    return StatusFromPlugin(code, status,
+                            absl::StrCat("plugin \"", table->name,
+                                         "\" does not open with ", options),
+                            /*in_operation=*/false);
   }
   instance->handle_ = handle;
   instance->opened_ = true;
@@ -55,10 +54,10 @@ absl::StatusOr<muonshard_caps> PluginInstance::Caps() const {
   muonshard_status status = EmptyPluginStatus();
   const muonshard_code code = table_.caps(handle_, -1, &caps, &status);
   if (code != MUONSHARD_OK) {
-    return StatusFromPlugin(code, status,
-                            absl::StrCat("capabilities of plugin \"",
-                                         table_.name, "\""),
-                            /*in_operation=*/false);
+    return StatusFromPlugin(
+        code, status,
+        absl::StrCat("capabilities of plugin \"", table_.name, "\""),
+        /*in_operation=*/false);
   }
   return caps;
 }

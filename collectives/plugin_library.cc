@@ -22,10 +22,10 @@ absl::Status NoEntry(void* library) {
   for (uint32_t major = 0; major <= kMajorMax; ++major) {
     const std::string name = absl::StrCat(kEntryPrefix, major);
     if (dlsym(library, name.c_str()) != nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "it exports ", name, ", a plugin of ABI version ", major,
-          "; this program has ", MUONSHARD_ABI_MAJOR, ".",
-          MUONSHARD_ABI_MINOR));
+      return absl::FailedPreconditionError(
+          absl::StrCat("it exports ", name, ", a plugin of ABI version ", major,
+                       "; this program has ", MUONSHARD_ABI_MAJOR, ".",
+                       MUONSHARD_ABI_MINOR));
     }
   }
   return absl::FailedPreconditionError(

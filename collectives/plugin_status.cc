@@ -48,7 +48,8 @@ absl::Status StatusFromPlugin(muonshard_code code,
                               absl::string_view what, bool in_operation) {
   if (code == MUONSHARD_OK) return absl::OkStatus();
   std::string message(what);
-  if (in_operation) absl::StrAppend(&message, " (operation ", status.sequence, ")");
+  if (in_operation)
+    absl::StrAppend(&message, " (operation ", status.sequence, ")");
   const absl::string_view text(status.text,
                                strnlen(status.text, sizeof(status.text)));
   absl::StrAppend(&message, ": ",
@@ -99,7 +100,8 @@ muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
   size_t bytes = std::min(text.size(), sizeof(status.text) - 1);
   // A text that is cut ends before a character of UTF-8, not inside it.
   if (bytes < text.size()) {
-    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) {
+    while (bytes > 0 &&
+           (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) {
       --bytes;
     }
   }

@@ -60,9 +60,9 @@ absl::StatusOr<muonshard_plugin_table> ReadPluginTable(
   const size_t size = given.header.size;
   if (size < MUONSHARD_END(muonshard_plugin_table, abi_minor) ||
       size > kTableBytesMax) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "its table says it is ", size, " bytes long, wanted ",
-        kTableBytes.front(), " to ", kTableBytesMax));
+    return absl::FailedPreconditionError(
+        absl::StrCat("its table says it is ", size, " bytes long, wanted ",
+                     kTableBytes.front(), " to ", kTableBytesMax));
   }
   if (given.abi_major != MUONSHARD_ABI_MAJOR) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -24,28 +24,19 @@ void Complete(void* argument, const muonshard_status* status) {
 
 }  // namespace
 
-Work PluginWork::Adopt(std::shared_ptr<PluginCommunicator> communicator,
-                       muonshard_work work, const Operation& operation) {
-  std::string what = absl::StrCat(communicator->Describe(), ": ",
-                                  DescribeOperation(operation));
-  return Work(std::make_shared<PluginWork>(std::move(communicator), work,
-                                           std::move(what)));
-}
-
-PluginWork::PluginWork(std::shared_ptr<PluginCommunicator> communicator,
+PluginWork::PluginWork(std::shared_ptr<const PluginInstance> plugin,
                        muonshard_work work, std::string what)
-    : communicator_(std::move(communicator)),
+    : plugin_(std::move(plugin)),
       work_(work),
-      what_(std::move(what)) {}
+      what_(std::move(what)),
+      mutex_(plugin_->runtime().NewMutex()) {}
 
-PluginWork::~PluginWork() {
-  communicator_->plugin().table().work_free(work_);
-}
+PluginWork::~PluginWork() { plugin_->table().work_free(work_); }
 
 absl::Status PluginWork::Wait(absl::Time deadline) {
   muonshard_status status = EmptyPluginStatus();
-  const muonshard_code code = communicator_->plugin().table().work_wait(
-      work_, ToAbiNanoseconds(deadline), &status);
+  const muonshard_code code =
+      plugin_->table().work_wait(work_, ToAbiNanoseconds(deadline), &status);
   if (code == MUONSHARD_WAIT_EXPIRED) {
     return absl::DeadlineExceededError(
         absl::StrCat(what_, ": this wait expired, the operation goes on"));
@@ -55,18 +46,16 @@ absl::Status PluginWork::Wait(absl::Time deadline) {
 
 bool PluginWork::done() const {
   muonshard_status status = EmptyPluginStatus();
-  return communicator_->plugin().table().work_test(work_, &status) !=
-         MUONSHARD_IN_PROGRESS;
+  return plugin_->table().work_test(work_, &status) != MUONSHARD_IN_PROGRESS;
 }
 
 Event PluginWork::event() {
   std::unique_ptr<Completion> completion;
   Event event;
   {
-    const MutexLock lock(*communicator_->events_mutex_);
+    const MutexLock lock(*mutex_);
     if (event_.has_value()) return *event_;
-    completion.reset(
-        new Completion{EventSource(communicator_->runtime()), what_});
+    completion.reset(new Completion{EventSource(plugin_->runtime()), what_});
     event = completion->source.event();
     event_ = event;
   }
@@ -74,8 +63,8 @@ Event PluginWork::event() {
   // when the work ends, maybe before work_then returns.
   Completion* const given = completion.release();
   muonshard_status status = EmptyPluginStatus();
-  const muonshard_code code = communicator_->plugin().table().work_then(
-      work_, Complete, given, &status);
+  const muonshard_code code =
+      plugin_->table().work_then(work_, Complete, given, &status);
   if (code != MUONSHARD_OK) {
     status.code = code;
     Complete(given, &status);

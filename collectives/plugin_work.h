@@ -1,4 +1,8 @@
 // The Work of one operation of a plugin.
+//
+// Memory       Works keep the opened plugin, not their communicator: a group
+//              ends with its Collective, and what has not ended by then ends
+//              with kAborted.
 
 #ifndef COLLECTIVES_PLUGIN_WORK_H_
 #define COLLECTIVES_PLUGIN_WORK_H_
@@ -9,22 +13,20 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "collectives/operation.h"
 #include "collectives/plugin_abi.h"
-#include "collectives/plugin_communicator.h"
+#include "collectives/plugin_instance.h"
 #include "collectives/runtime/event.h"
+#include "collectives/runtime/runtime.h"
 #include "collectives/work.h"
 
 namespace muonshard {
 
 class PluginWork final : public Work::State {
  public:
-  // Takes `work` over, which a post of `operation` to `communicator` gave.
-  static Work Adopt(std::shared_ptr<PluginCommunicator> communicator,
-                    muonshard_work work, const Operation& operation);
-
-  PluginWork(std::shared_ptr<PluginCommunicator> communicator,
-             muonshard_work work, std::string what);
+  // Takes `work` over, which a post gave. `what` names group, rank and call, as
+  // errors begin.
+  PluginWork(std::shared_ptr<const PluginInstance> plugin, muonshard_work work,
+             std::string what);
   ~PluginWork() override;
   PluginWork(const PluginWork&) = delete;
   PluginWork& operator=(const PluginWork&) = delete;
@@ -34,11 +36,11 @@ class PluginWork final : public Work::State {
   Event event() override;
 
  private:
-  const std::shared_ptr<PluginCommunicator> communicator_;
+  const std::shared_ptr<const PluginInstance> plugin_;
   const muonshard_work work_;
-  // Group, rank and call, as errors begin.
   const std::string what_;
-  std::optional<Event> event_;  // Guarded by the communicator's events_mutex_.
+  const std::unique_ptr<Mutex> mutex_;
+  std::optional<Event> event_;  // Guarded by mutex_; made when asked for.
 };
 
 }  // namespace muonshard

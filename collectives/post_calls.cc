@@ -35,9 +35,9 @@ std::vector<Post> PostsOf(std::vector<Call>& calls, size_t level) {
       launch.operation.options.ready.push_back(call.works.back().event());
     }
     const PluginInstance* const plugin = &launch.communicator->plugin();
-    auto post = std::find_if(posts.begin(), posts.end(), [plugin](const Post& p) {
-      return p.plugin == plugin;
-    });
+    auto post =
+        std::find_if(posts.begin(), posts.end(),
+                     [plugin](const Post& p) { return p.plugin == plugin; });
     if (post == posts.end()) {
       post = posts.insert(posts.end(), Post{plugin, {}, {}});
     }

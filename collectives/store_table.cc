@@ -22,7 +22,8 @@ muonshard_code Guarded(muonshard_status* status, Call call) noexcept {
     return GiveStatus(call(), status);
   } catch (const std::exception&) {
     if (status != nullptr) {
-      *status = StatusForPlugin(MUONSHARD_E_MEMORY, "the store is out of memory", -1);
+      *status =
+          StatusForPlugin(MUONSHARD_E_MEMORY, "the store is out of memory", -1);
     }
     return MUONSHARD_E_MEMORY;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "optimizer/control_vector.h"
 #include "optimizer/parameter_spec.h"
 

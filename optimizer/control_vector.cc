@@ -1,6 +1,5 @@
 #include "optimizer/control_vector.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "optimizer/compute/gradient_norm.h"
 
 namespace muonshard {
 namespace {
@@ -19,9 +19,6 @@ constexpr size_t kFirstAbsent = kExactSumLimbs + 2;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
 constexpr int64_t kFailureKinds = 4;
-
-// torch.nn.utils.clip_grad_norm_ adds this, so that a norm of 0 divides.
-constexpr double kClipEpsilon = 1e-6;
 
 struct Fact {
   const char* name;
@@ -201,13 +198,10 @@ StepDecision ControlVector::Decide(const ControlInput& input,
       std::span<const int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
   StepOutcome& outcome = decision.outcome;
   outcome.non_finite_count = sums[kNonFinite];
-  outcome.gradient_norm = std::sqrt(squared_norm.Value());
+  outcome.gradient_norm = GlobalNorm(squared_norm);
   outcome.updated = outcome.non_finite_count == 0;
-  const double limit = input.options.clip_norm;
-  if (limit > 0) {
-    outcome.clip_factor =
-        std::min(1.0, limit / (outcome.gradient_norm + kClipEpsilon));
-  }
+  outcome.clip_factor =
+      ClipFactor(outcome.gradient_norm, input.options.clip_norm);
   return decision;
 }
 

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "optimizer/compute/exact_sum.h"
 #include "optimizer/plan.h"
-#include "optimizer/sharded_optimizer.h"
+#include "optimizer/step_options.h"
 
 namespace muonshard {
 
@@ -87,9 +87,6 @@ class ControlVector {
   std::vector<AbsentSlots> absent_;  // By parameter.
   size_t sum_count_ = 0;
 };
-
-// kInvalidArgument names the field that is not finite or out of range.
-absl::Status Validate(const StepOptions& options);
 
 }  // namespace muonshard
 

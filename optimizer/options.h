@@ -56,13 +56,14 @@ struct AdamWOptions {
 };
 
 struct PlanOptions {
-  // A bucket closes before it would exceed this, unless one parameter alone is
-  // larger. Any value >= 1 is taken; it changes no result.
+  // A bucket closes before its gradients would exceed this, padding not
+  // counted, unless one parameter alone is larger. Any value >= 1 is taken; it
+  // changes no result.
   int64_t bucket_bytes_max = int64_t{25} << 20;
   // Buckets of one update part, at most. 0: the plan chooses.
-  int32_t buckets_per_part = 0;
+  int32_t buckets_per_part = 0;  // >= 0
   // Optimizer state and scratch of one rank, in bytes. 0: no cap.
-  int64_t rank_memory_bytes_max = 0;
+  int64_t rank_memory_bytes_max = 0;  // >= 0
 };
 
 struct OptimizerOptions {
@@ -75,7 +76,7 @@ struct OptimizerOptions {
   // On: `Step` waits for the decision and returns its error. Off: it returns at
   // once, and the error is returned by the next call that waits.
   bool synchronous_errors = false;
-  // How long any wait for another rank may take.
+  // How long any wait for another rank may take; finite and > 0.
   absl::Duration timeout = absl::Minutes(5);
 };
 

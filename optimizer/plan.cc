@@ -86,9 +86,10 @@ std::vector<Rank> Plan::GroupOf(int32_t bucket_class, Rank rank) const {
 }
 
 std::vector<Rank> Plan::ReplicasOf(int32_t bucket_class, Rank rank) const {
-  return OrderedGroup(mesh, hosts,
-                      classes[static_cast<size_t>(bucket_class)].replicate_axes,
-                      rank);
+  const BucketClass& made = classes[static_cast<size_t>(bucket_class)];
+  return OrderedReplicas(mesh, hosts,
+                         MakeShardGroups(mesh, hosts, made.shard_axes),
+                         made.replicate_axes, rank);
 }
 
 uint64_t Plan::Fingerprint() const { return HashLines(lines); }

@@ -111,7 +111,9 @@ struct Plan {
                                      const OptimizerOptions& options);
 
   // The ranks of the group of `bucket_class` that `rank` is in, in (host, lane)
-  // order; and those of its replicas.
+  // order; and those that have the same segments, over the replicate axes, in
+  // the same order. Take the latter from here and not from the mesh: where
+  // groups lie on unlike hosts, equal coordinates are not equal group ranks.
   std::vector<Rank> GroupOf(int32_t bucket_class, Rank rank) const;
   std::vector<Rank> ReplicasOf(int32_t bucket_class, Rank rank) const;
 

@@ -125,7 +125,7 @@ void AddOptions(const OptimizerOptions& options,
   add("plan.buckets_per_part", plan.buckets_per_part);
   add("plan.rank_memory_bytes_max", plan.rank_memory_bytes_max);
   add("overlap", options.overlap ? 1 : 0);
-  add("asynchronous", options.asynchronous ? 1 : 0);
+  add("synchronous_errors", options.synchronous_errors ? 1 : 0);
   add("timeout", absl::FormatDuration(options.timeout));
 }
 

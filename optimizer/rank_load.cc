@@ -98,10 +98,10 @@ void MeasureRanks(const Classification& classification,
   for (size_t c = 0; c < loads.size(); ++c) {
     const ShardGroups& groups =
         classification.GroupsOf(static_cast<int32_t>(c));
-    const ShardGroups replicas =
-        MakeShardGroups(plan.mesh, plan.hosts, plan.classes[c].replicate_axes);
+    const std::vector<int32_t> replica_places = ReplicaPlaces(
+        plan.mesh, plan.hosts, groups, plan.classes[c].replicate_axes);
     for (size_t rank = 0; rank < plan.rank_load.size(); ++rank) {
-      Add(loads[c].Of(groups.group_rank[rank], replicas.group_rank[rank]),
+      Add(loads[c].Of(groups.group_rank[rank], replica_places[rank]),
           plan.rank_load[rank]);
     }
   }

@@ -1,8 +1,5 @@
 #include "optimizer/reducer.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <span>
 #include <string>
@@ -10,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "optimizer/compute/convert.h"
+#include "optimizer/compute/gradient_norm.h"
 
 namespace muonshard {
 namespace {
@@ -51,16 +49,11 @@ Reducer::Reducer(Runtime& runtime, const OptimizerOptions& options,
       ledger_(plan_.specs),
       buckets_(plan_.buckets.size()) {}
 
-absl::Status Reducer::Begin(int64_t step, int32_t micro_batches) {
-  const absl::Time deadline = runtime_.Now() + options_.timeout;
-  // A view is zero when the backward finds it, so it must be free by now.
+void Reducer::Begin(int64_t step, int32_t micro_batches) {
+  // A view is zero when the backward finds it.
   for (size_t p = 0; p < plan_.specs.size(); ++p) {
     if (plan_.specs[p].gradient_mode != GradientMode::kView) continue;
-    const auto parameter = static_cast<int32_t>(p);
-    const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
-    const absl::Status s = buckets_[bucket].released.Wait(deadline);
-    if (!s.ok()) return s;
-    Clear(parameter);
+    Clear(static_cast<int32_t>(p));
   }
   MutexLock lock(*mutex_);
   step_ = step;
@@ -72,7 +65,6 @@ absl::Status Reducer::Begin(int64_t step, int32_t micro_batches) {
     buckets_[b].missing =
         static_cast<int32_t>(plan_.buckets[b].parameters.size());
   }
-  return absl::OkStatus();
 }
 
 void* Reducer::View(int32_t parameter) {
@@ -89,13 +81,8 @@ absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
                      ": want an index in [0, ", plan_.specs.size(), ")"));
   }
   const ParameterSpec& spec = plan_.specs[static_cast<size_t>(parameter)];
-  if (data == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gradient of parameter \"", spec.name, "\": want data, got null"));
-  }
   const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
   CheckInLedger::Turn turn;
-  Event released;
   {
     MutexLock lock(*mutex_);
     if (!open_) {
@@ -103,22 +90,19 @@ absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
           absl::StrCat("gradient of parameter \"", spec.name,
                        "\": want it between BeginStep and Finish"));
     }
+    // Nothing at all is a gradient of no elements.
     absl::StatusOr<CheckInLedger::Turn> counted =
-        ledger_.Count(parameter, count, dtype);
+        ledger_.Count(parameter, data == nullptr ? 0 : count, dtype);
     if (!counted.ok()) return counted.status();
     turn = *counted;
-    released = buckets_[bucket].released;
-    const bool elsewhere = spec.gradient_mode == GradientMode::kView &&
-                           data != buffers_.whole_gradient_of(parameter);
-    if (elsewhere) ++view_misses_;
+    const void* view = View(parameter);
+    if (view != nullptr && data != view) ++view_misses_;
   }
-  const absl::Status free = released.Wait(runtime_.Now() + options_.timeout);
-  if (!free.ok()) return free;
-  const bool accumulates = spec.gradient_mode == GradientMode::kAccumulate;
   // Who may check in less often than declared may have just done so for the
   // last time.
-  if (accumulates || turn.last || spec.check_ins == CheckIns::kAtMost) {
-    Fill(parameter, data, dtype, turn.first || !accumulates);
+  if (turn.last || spec.gradient_mode != GradientMode::kCopyLast ||
+      spec.check_ins == CheckIns::kAtMost) {
+    Fill(parameter, data, dtype, turn.first);
   }
   if (!turn.last) return absl::OkStatus();
   MutexLock lock(*mutex_);
@@ -133,6 +117,8 @@ void Reducer::Fill(int32_t parameter, const void* data, DataType dtype,
   const std::vector<Piece>& pieces =
       plan_.buckets[static_cast<size_t>(bucket)].pieces;
   const DataType type = buffers_.gradients(bucket).type;
+  const bool adds = plan_.specs[static_cast<size_t>(parameter)].gradient_mode ==
+                    GradientMode::kAccumulate;
   for (const int32_t i : buffers_.pieces_of(parameter)) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     const std::byte* from =
@@ -141,17 +127,15 @@ void Reducer::Fill(int32_t parameter, const void* data, DataType dtype,
     std::byte* to = buffers_.gradient_of(bucket, piece);
     const auto count = static_cast<size_t>(piece.count);
     if (from == to) continue;
-    if (dtype == type && first) {
+    if (!adds) {
       std::memcpy(to, from, count * ByteWidth(type));
       continue;
     }
-    // Only buckets of f32 take other types or add; see ParameterSpec.
-    const std::span<float> sum(reinterpret_cast<float*>(to), count);
-    if (first) {
-      ToFloat(dtype, from, sum);
-    } else {
-      AddToFloat(dtype, from, sum);
-    }
+    // Only buckets of f32 are added to; see ParameterSpec. From zero, so that
+    // the first gradient is rounded and signed as the later ones are.
+    if (first) std::memset(to, 0, count * ByteWidth(type));
+    AddToFloat(dtype, from,
+               std::span<float>(reinterpret_cast<float*>(to), count));
   }
 }
 
@@ -174,14 +158,8 @@ absl::Status Reducer::Finish() {
   }
   open_ = false;
   absent_ = ledger_.End();
-  const absl::Time deadline = runtime_.Now() + options_.timeout;
   for (size_t p = 0; p < absent_.size(); ++p) {
-    if (!absent_[p]) continue;
-    const auto parameter = static_cast<int32_t>(p);
-    const auto bucket = static_cast<size_t>(buffers_.bucket_of(parameter));
-    const absl::Status s = buckets_[bucket].released.Wait(deadline);
-    if (!s.ok()) return s;
-    Clear(parameter);
+    if (absent_[p]) Clear(static_cast<int32_t>(p));
   }
   for (BucketState& bucket : buckets_) bucket.missing = 0;
   LaunchFull();
@@ -270,22 +248,11 @@ void Reducer::EnqueueSummary(int32_t bucket, const Event& reduced) {
 void Reducer::Summarize(int32_t bucket) {
   if (!buffers_.counts_in_norm(bucket)) return;
   const DataType type = buffers_.gradients(bucket).type;
-  std::array<float, kChunkCount> chunk;
   for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
     if (piece.owner != buffers_.group_rank(bucket)) continue;
-    const std::byte* data = buffers_.gradient_of(bucket, piece);
-    for (int64_t i = 0; i < piece.count; i += kChunkCount) {
-      const int64_t count = std::min(kChunkCount, piece.count - i);
-      const std::byte* at = data + static_cast<size_t>(i) * ByteWidth(type);
-      const std::span<float> values(chunk.data(), static_cast<size_t>(count));
-      ToFloat(type, at, values);
-      const double sum = ChunkSumOfSquares(values);
-      if (std::isfinite(sum)) {
-        summary_.squared_norm.Add(sum);
-      } else {
-        summary_.non_finite_count += CountNonFinite(type, at, count);
-      }
-    }
+    summary_.non_finite_count +=
+        AddSquares(type, buffers_.gradient_of(bucket, piece), piece.count,
+                   summary_.squared_norm);
   }
 }
 
@@ -296,11 +263,6 @@ bool Reducer::AwaitReductions(absl::Time deadline) const {
     if (!bucket.work.done()) return false;
   }
   return true;
-}
-
-void Reducer::ReleaseAfter(int32_t bucket, const Event& released) {
-  MutexLock lock(*mutex_);
-  buckets_[static_cast<size_t>(bucket)].released = released;
 }
 
 }  // namespace muonshard

@@ -9,8 +9,8 @@
 //   launch order  the order of Plan::buckets, on every rank, whatever the order
 //                 of check-ins
 //
-// Ordering     A buffer is filled only after its release event: the end of the
-//              update that read it in the step before.
+// Ordering     `Begin` comes after the last step's updates and gathers have
+//              ended: they read the buffers that are filled now.
 // Threads      `GradientReady` and `View` from any task, at once for different
 //              parameters; the rest from the program.
 // Numerics     f32 is summed unscaled and scaled by 1/divisor once, by the last
@@ -56,7 +56,7 @@ class Reducer {
           BucketBuffers& buffers, const GroupSet& groups, Stream& compute,
           const StepTraceSink& trace);
 
-  absl::Status Begin(int64_t step, int32_t micro_batches);
+  void Begin(int64_t step, int32_t micro_batches);
   void* View(int32_t parameter);
   absl::Status GradientReady(int32_t parameter, const void* data, int64_t count,
                              DataType dtype);
@@ -76,17 +76,13 @@ class Reducer {
   // the deadline.
   bool AwaitReductions(absl::Time deadline) const;
 
-  // Lets the next step fill the bucket once `released` has happened.
-  void ReleaseAfter(int32_t bucket, const Event& released);
-
   int64_t view_misses() const { return view_misses_; }
 
  private:
   struct BucketState {
     int32_t missing = 0;  // Parameters that have not checked in for the last
                           // time.
-    Event released;
-    Work work;  // Its last level's.
+    Work work;            // Its last level's.
   };
 
   void Fill(int32_t parameter, const void* data, DataType dtype, bool first);

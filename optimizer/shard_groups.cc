@@ -28,6 +28,12 @@ void SortByHostAndLane(const HostMap& hosts, std::vector<Rank>& ranks) {
   });
 }
 
+std::vector<std::string> Union(std::vector<std::string> a,
+                               const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 // Hosts numbered in the order in which `group` meets them.
 std::vector<int32_t> HostPattern(const HostMap& hosts,
                                  const std::vector<Rank>& group) {
@@ -75,6 +81,36 @@ std::vector<Rank> OrderedGroup(const Mesh& mesh, const HostMap& hosts,
   std::vector<Rank> group = mesh.GroupOf(rank, IndicesOf(mesh, axes));
   SortByHostAndLane(hosts, group);
   return group;
+}
+
+std::vector<Rank> OrderedReplicas(
+    const Mesh& mesh, const HostMap& hosts, const ShardGroups& groups,
+    const std::vector<std::string>& replicate_axes, Rank rank) {
+  const auto place = [&groups](Rank member) {
+    return groups.group_rank[static_cast<size_t>(ToInt(member))];
+  };
+  std::vector<Rank> replicas;
+  for (const Rank member :
+       OrderedGroup(mesh, hosts, Union(groups.axes, replicate_axes), rank)) {
+    if (place(member) == place(rank)) replicas.push_back(member);
+  }
+  return replicas;
+}
+
+std::vector<int32_t> ReplicaPlaces(
+    const Mesh& mesh, const HostMap& hosts, const ShardGroups& groups,
+    const std::vector<std::string>& replicate_axes) {
+  std::vector<int32_t> places(groups.group_rank.size(), 0);
+  for (std::vector<Rank>& copies :
+       mesh.Groups(IndicesOf(mesh, Union(groups.axes, replicate_axes)))) {
+    SortByHostAndLane(hosts, copies);
+    std::vector<int32_t> next(static_cast<size_t>(groups.group_size), 0);
+    for (const Rank rank : copies) {
+      const size_t r = static_cast<size_t>(ToInt(rank));
+      places[r] = next[static_cast<size_t>(groups.group_rank[r])]++;
+    }
+  }
+  return places;
 }
 
 }  // namespace muonshard

@@ -1,7 +1,11 @@
 // The groups over one choice of shard axes: who is in which, at which place.
 //
 // In this file
-//   group   the ranks that vary over the axes, in (host, lane) order
+//   group      the ranks that vary over the axes, in (host, lane) order
+//   replicas   the ranks that have the same place in groups that differ only
+//              along the replicate axes, in (host, lane) order. They need not
+//              have the same coordinates: groups on unlike hosts are ordered
+//              unlike.
 
 #ifndef OPTIMIZER_SHARD_GROUPS_H_
 #define OPTIMIZER_SHARD_GROUPS_H_
@@ -32,6 +36,16 @@ ShardGroups MakeShardGroups(const Mesh& mesh, const HostMap& hosts,
 // The group of `rank` over `axes`.
 std::vector<Rank> OrderedGroup(const Mesh& mesh, const HostMap& hosts,
                                const std::vector<std::string>& axes, Rank rank);
+
+// The replicas of `rank`, itself among them.
+std::vector<Rank> OrderedReplicas(
+    const Mesh& mesh, const HostMap& hosts, const ShardGroups& groups,
+    const std::vector<std::string>& replicate_axes, Rank rank);
+
+// The place of each rank of the mesh among its replicas.
+std::vector<int32_t> ReplicaPlaces(
+    const Mesh& mesh, const HostMap& hosts, const ShardGroups& groups,
+    const std::vector<std::string>& replicate_axes);
 
 }  // namespace muonshard
 

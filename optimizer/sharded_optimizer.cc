@@ -141,10 +141,8 @@ absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
   if (absl::Status s = WaitForAllBuckets(); !s.ok()) {
     if (updater_.busy()) return s;
   }
-  if (absl::Status s = reducer_.Begin(step_ + 1, micro_batches); !s.ok()) {
-    return s;
-  }
   ++step_;
+  reducer_.Begin(step_, micro_batches);
   micro_batches_ = micro_batches;
   phase_ = Phase::kBackward;
   return absl::OkStatus();

@@ -34,7 +34,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,29 +45,11 @@
 #include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
 #include "optimizer/reduced_gradients.h"
+#include "optimizer/step_options.h"
 #include "optimizer/step_trace.h"
 #include "topology/mesh.h"
 
 namespace muonshard {
-
-// What may change from step to step; the same on all ranks.
-struct StepOptions {
-  // Largest norm of all gradients together; larger ones are scaled down to it.
-  // 0: no clip.
-  double clip_norm = 0;
-  // Instead of those in OptimizerOptions.
-  std::optional<double> muon_learning_rate;
-  std::optional<double> adamw_learning_rate;
-};
-
-// What became of a step, on all ranks alike.
-struct StepOutcome {
-  int64_t step = 0;
-  bool updated = false;      // False: skipped, all bits kept.
-  double gradient_norm = 0;  // Exact, of the averaged gradients, before clip.
-  double clip_factor = 1;
-  int64_t non_finite_count = 0;  // Elements; more than 0 skips the step.
-};
 
 // Since creation, on this rank.
 struct OptimizerStatistics {

@@ -74,7 +74,6 @@ void Updater::Step(int64_t step, int32_t micro_batches,
     EnqueueUpdate(static_cast<int32_t>(i));
     const Event updated = compute_.Record();
     for (const int32_t bucket : plan_.parts[i].buckets) {
-      reducer_.ReleaseAfter(bucket, updated);
       absl::Status posted = PostGather(bucket, updated, deadline);
       MutexLock lock(*mutex_);
       BucketState& state = buckets_[static_cast<size_t>(bucket)];

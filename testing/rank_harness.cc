@@ -51,8 +51,8 @@ std::vector<absl::Status> RunPrograms(Runtime& runtime,
 std::vector<RuntimeCase> BothRuntimes(int32_t seeds) {
   std::vector<RuntimeCase> cases = {{.kind = RuntimeCase::Kind::kThreads}};
   for (int32_t seed = 1; seed <= seeds; ++seed) {
-    cases.push_back({.kind = RuntimeCase::Kind::kSim,
-                     .seed = static_cast<uint64_t>(seed)});
+    cases.push_back(
+        {.kind = RuntimeCase::Kind::kSim, .seed = static_cast<uint64_t>(seed)});
   }
   return cases;
 }

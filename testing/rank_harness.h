@@ -60,7 +60,7 @@ struct RankRunOptions {
   int32_t size = 1;
   // A name, sought as PluginSearchFromEnvironment says, or a path.
   std::string plugin = "loopback";
-  std::string plugin_options;  // JSON, or empty.
+  std::string plugin_options = "";  // JSON, or empty.
   // Of each fiber on the simulated runtime.
   size_t stack_bytes = size_t{1} << 20;
 };

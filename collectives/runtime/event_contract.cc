@@ -135,12 +135,15 @@ TEST_P(RuntimeContract, AWaiterMayDestroyTheSource) {
     auto source = std::make_unique<EventSource>(runtime);
     EventSource* const unowned = source.get();
     const Event event = source->event();
+    int runs = 0;
+    event.Then([&](const absl::Status& status) { runs += status.ok(); });
     const std::unique_ptr<Task> completer =
         runtime.Start("completer", TaskKind::kProgram,
                       [unowned] { unowned->Complete(absl::OkStatus()); });
     EXPECT_EQ(event.Wait(absl::InfiniteFuture()), absl::OkStatus());
     source.reset();
     completer->Join();
+    EXPECT_EQ(runs, 1);
   });
 }
 

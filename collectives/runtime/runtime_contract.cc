@@ -1,15 +1,18 @@
 #include "collectives/runtime/runtime_contract.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
-#include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collectives/runtime/event.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "topology/rank.h"
 
@@ -64,6 +67,18 @@ TEST_P(RuntimeContract, WhatATaskHeldIsGoneWhenItIsJoined) {
         "holder", TaskKind::kProgram, [held, &runtime] { runtime.Yield(); });
     task->Join();
     EXPECT_EQ(held.use_count(), 1);
+  });
+}
+
+TEST_P(RuntimeContract, WhatATaskHeldGoesAtItsEndAndNotWhenItIsJoined) {
+  OnRuntime([](Runtime& runtime) {
+    EventSource source(runtime);
+    const Event dropped = source.event();
+    const std::unique_ptr<Task> task = runtime.Start(
+        "holder", TaskKind::kProgram, [held = std::move(source)] {});
+    EXPECT_EQ(dropped.Wait(absl::InfiniteFuture()).code(),
+              absl::StatusCode::kAborted);
+    task->Join();
   });
 }
 

@@ -9,6 +9,7 @@
 #define COLLECTIVES_RUNTIME_RUNTIME_CONTRACT_H_
 
 #include <functional>
+#include <ostream>
 #include <string>
 
 #include "collectives/runtime/runtime.h"
@@ -23,6 +24,11 @@ struct RuntimeCase {
   // Runs the program on a fresh runtime, at least once, and expects that the
   // runtime finds no fault with it.
   std::function<void(const RuntimeProgram&)> run;
+
+  friend std::ostream& operator<<(std::ostream& out,
+                                  const RuntimeCase& tested) {
+    return out << tested.name;
+  }
 };
 
 class RuntimeContract : public ::testing::TestWithParam<RuntimeCase> {

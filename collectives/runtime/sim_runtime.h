@@ -1,14 +1,16 @@
 // A runtime that runs one task at a time and chooses which, from a seed.
 //
 // Tasks are fibers of the thread that called `Run`. The clock is virtual: it
-// moves only when no task can run, to the next deadline. Every call of the
-// Runtime is a choice point. The same seed and the same program give the same
-// choices, and so the same trace, in every process.
+// moves only when no task can run, to the next deadline. Every call that
+// blocks, wakes, starts or reads the clock is a choice point. The same seed and
+// the same program give the same choices, and so the same trace, in every
+// process.
 //
 // Threads      One thread. Nothing inside `Run` may block on anything else: a
 //              fiber that waits on a std::mutex held by another never wakes,
 //              and one that only reads the clock never sees it move.
-// Cost         About a microsecond a switch; stacks are mapped, not resident.
+// Cost         About a tenth of a microsecond a choice; stacks are mapped, not
+//              resident.
 // Errors       When no task can run and no deadline is due, every wait of a
 //              program ends as if its deadline had passed, and `Run` returns
 //              kFailedPrecondition with a report that names each wait. If the

@@ -1,5 +1,6 @@
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -123,6 +124,8 @@ TEST_P(RuntimeContract, TheFirstErrorOfAStreamStays) {
     stream.WaitFor(other.event());
     coming.Complete(absl::InternalError("third"));
     EXPECT_EQ(stream.Synchronize(kForever), absl::UnavailableError("first"));
+    stream.WaitFor(other.event());
+    EXPECT_EQ(stream.Synchronize(kForever), absl::UnavailableError("first"));
   });
 }
 
@@ -203,6 +206,24 @@ TEST_P(RuntimeContract, WhatAnOperationHeldIsGoneWhenItHasEnded) {
     stream.Enqueue([held](absl::Status upstream) { return upstream; });
     EXPECT_EQ(stream.Synchronize(kForever), absl::OkStatus());
     EXPECT_EQ(held.use_count(), 1);
+  });
+}
+
+TEST_P(RuntimeContract, WhatAnOperationHeldMayUseTheStreamAsItGoes) {
+  OnRuntime([](Runtime& runtime) {
+    Stream stream(runtime, "stream");
+    EventSource held(runtime);
+    int ran = 0;
+    held.event().Then([&](const absl::Status&) {
+      stream.Enqueue([&](absl::Status upstream) {
+        ++ran;
+        return upstream;
+      });
+    });
+    stream.Enqueue(
+        [held = std::move(held)](absl::Status upstream) { return upstream; });
+    EXPECT_EQ(stream.Synchronize(kForever), absl::OkStatus());
+    EXPECT_EQ(ran, 1);
   });
 }
 

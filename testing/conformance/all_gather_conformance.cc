@@ -34,9 +34,8 @@ Exchange InPlace(Exchange exchange, const Segments& segments) {
   exchange.call = [segments](Collective& group, const Elements&,
                              Elements& out) {
     const size_t rank = IndexOf(group.rank());
-    return group.AllGatherV(
-        out.in(segments.begin(rank), segments.count(rank)), out.out(),
-        segments.counts());
+    return group.AllGatherV(out.in(segments.begin(rank), segments.count(rank)),
+                            out.out(), segments.counts());
   };
   return exchange;
 }

@@ -13,8 +13,8 @@ namespace {
 Exchange AllReduceExchange(size_t ranks, DataType type, int64_t count,
                            const Reduction& reduction) {
   Exchange exchange;
-  exchange.name = absl::StrCat(ToString(reduction), " of ", count, " ",
-                               DataTypeName(type));
+  exchange.name =
+      absl::StrCat(ToString(reduction), " of ", count, " ", DataTypeName(type));
   exchange.in = Contributions(&Elements::SmallIntegers, ranks, type, count, 1);
   exchange.out.assign(ranks, Elements(type, count));
   exchange.want.assign(ranks, CanonicalReduction(exchange.in, reduction));
@@ -40,8 +40,7 @@ TEST_P(CollectiveConformance, AllReduceLeavesTheReductionOnEveryRank) {
   for (const DataType type : PromisedDataTypes(promises)) {
     for (const Reduction& reduction : ExactReductions(promises, type)) {
       for (const int64_t count : {0, 1, 7, 97}) {
-        exchanges.push_back(
-            AllReduceExchange(ranks(), type, count, reduction));
+        exchanges.push_back(AllReduceExchange(ranks(), type, count, reduction));
       }
     }
   }
@@ -51,8 +50,8 @@ TEST_P(CollectiveConformance, AllReduceLeavesTheReductionOnEveryRank) {
 TEST_P(CollectiveConformance, AllReduceOfMoreThanAnyChunk) {
   std::vector<Exchange> exchanges;
   for (const DataType type : PromisedDataTypes(Promises())) {
-    exchanges.push_back(AllReduceExchange(ranks(), type, LargeCount(type),
-                                          Reduction::Sum()));
+    exchanges.push_back(
+        AllReduceExchange(ranks(), type, LargeCount(type), Reduction::Sum()));
   }
   ExpectExchanges(std::move(exchanges));
 }

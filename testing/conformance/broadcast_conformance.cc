@@ -12,8 +12,8 @@ namespace {
 Exchange BroadcastExchange(size_t ranks, DataType type, int64_t count,
                            Rank root) {
   Exchange exchange;
-  exchange.name = absl::StrCat(count, " ", DataTypeName(type), " from rank ",
-                               ToInt(root));
+  exchange.name =
+      absl::StrCat(count, " ", DataTypeName(type), " from rank ", ToInt(root));
   exchange.in = Contributions(&Elements::RandomBits, ranks, type, count, 3);
   exchange.out.assign(ranks, Elements(type, count));
   exchange.want.assign(ranks, exchange.in[IndexOf(root)]);
@@ -27,8 +27,8 @@ Exchange BroadcastExchange(size_t ranks, DataType type, int64_t count,
 TEST_P(CollectiveConformance, BroadcastLeavesTheRootsBitsOnEveryRank) {
   std::vector<Exchange> exchanges;
   for (const DataType type : PromisedDataTypes(Promises())) {
-    for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{97},
-                                LargeCount(type)}) {
+    for (const int64_t count :
+         {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{97}, LargeCount(type)}) {
       const Rank root{static_cast<int32_t>(count % size())};
       exchanges.push_back(BroadcastExchange(ranks(), type, count, root));
     }

@@ -82,16 +82,14 @@ absl::Status Finish(Collective& group, const absl::StatusOr<Work>& work);
 
 inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
 
-#define MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(NAME, PLUGIN)       \
-  INSTANTIATE_TEST_SUITE_P(                                              \
-      NAME, CollectiveConformance,                                       \
-      ::testing::ValuesIn(                                               \
-          ::muonshard::testing::ConformanceCases(PLUGIN, 1)),            \
-      ::muonshard::testing::ConformanceCaseName);                        \
-  INSTANTIATE_TEST_SUITE_P(                                              \
-      NAME, PeerConformance,                                             \
-      ::testing::ValuesIn(                                               \
-          ::muonshard::testing::ConformanceCases(PLUGIN, 2)),            \
+#define MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(NAME, PLUGIN)            \
+  INSTANTIATE_TEST_SUITE_P(                                                   \
+      NAME, CollectiveConformance,                                            \
+      ::testing::ValuesIn(::muonshard::testing::ConformanceCases(PLUGIN, 1)), \
+      ::muonshard::testing::ConformanceCaseName);                             \
+  INSTANTIATE_TEST_SUITE_P(                                                   \
+      NAME, PeerConformance,                                                  \
+      ::testing::ValuesIn(::muonshard::testing::ConformanceCases(PLUGIN, 2)), \
       ::muonshard::testing::ConformanceCaseName)
 
 }  // namespace muonshard::testing

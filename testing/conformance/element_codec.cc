@@ -123,8 +123,9 @@ void EncodeInteger(int64_t value, DataType type, void* element) {
 std::string Printed(DataType type, const void* element) {
   std::string bits;
   for (size_t i = ByteWidth(type); i > 0; --i) {
-    absl::StrAppend(&bits, absl::Hex(static_cast<const uint8_t*>(element)[i - 1],
-                                     absl::kZeroPad2));
+    absl::StrAppend(&bits,
+                    absl::Hex(static_cast<const uint8_t*>(element)[i - 1],
+                              absl::kZeroPad2));
   }
   return absl::StrCat(DecodeReal(type, element), " (0x", bits, ")");
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "testing/conformance/element_codec.h"
+#include "testing/seeded_random.h"
 
 namespace muonshard::testing {
 namespace {
@@ -13,26 +13,9 @@ constexpr size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xC3};
 constexpr std::byte kUnwritten{0xA5};
 
-// The splitmix64 sequence.
-class RandomSequence {
- public:
-  explicit RandomSequence(uint64_t seed) : state_(seed) {}
-
-  uint64_t Next() {
-    state_ += 0x9E3779B97F4A7C15u;
-    uint64_t x = state_;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-  }
-
- private:
-  uint64_t state_;
-};
-
 // A value of (1 + u) * 2^e with u in [0, 1) and e in [-6, 6]: 16 of them stay
 // below the largest f16 and span more than its precision.
-double RandomReal(RandomSequence& random) {
+double RandomReal(SeededRandom& random) {
   const uint64_t bits = random.Next();
   const double fraction = std::ldexp(static_cast<double>(bits >> 12), -52);
   const int exponent = static_cast<int>(bits % 13) - 6;
@@ -41,7 +24,7 @@ double RandomReal(RandomSequence& random) {
 }
 
 // Such that the sum of 16 is in the range of the type, and never 0.
-int64_t RandomInteger(DataType type, RandomSequence& random) {
+int64_t RandomInteger(DataType type, SeededRandom& random) {
   const uint64_t bits = random.Next();
   if (type == DataType::kU8) return static_cast<int64_t>(bits % 15) + 1;
   const int width = type == DataType::kI32 ? 26 : 58;
@@ -62,7 +45,7 @@ Elements::Elements(DataType type, int64_t count)
 
 Elements Elements::SmallIntegers(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
-  RandomSequence random(seed);
+  SeededRandom random(seed);
   for (int64_t i = 0; i < count; ++i) {
     EncodeInteger(static_cast<int64_t>(random.Next() % 16), type,
                   elements.out(i, 1).data);
@@ -72,7 +55,7 @@ Elements Elements::SmallIntegers(DataType type, int64_t count, uint64_t seed) {
 
 Elements Elements::Random(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
-  RandomSequence random(seed);
+  SeededRandom random(seed);
   for (int64_t i = 0; i < count; ++i) {
     void* const element = elements.out(i, 1).data;
     if (IsFloating(type)) {
@@ -86,7 +69,7 @@ Elements Elements::Random(DataType type, int64_t count, uint64_t seed) {
 
 Elements Elements::RandomBits(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
-  RandomSequence random(seed);
+  SeededRandom random(seed);
   for (std::byte& byte : elements.bytes()) {
     byte = static_cast<std::byte>(random.Next() & 0xFFu);
   }
@@ -161,8 +144,8 @@ bool Elements::GuardsAreIntact() const {
 }
 
 uint64_t Seed(uint64_t a, uint64_t b, uint64_t c) {
-  const uint64_t ab = RandomSequence(a).Next() ^ b;
-  return RandomSequence(RandomSequence(ab).Next() ^ c).Next();
+  const uint64_t ab = SeededRandom(a).Next() ^ b;
+  return SeededRandom(SeededRandom(ab).Next() ^ c).Next();
 }
 
 }  // namespace muonshard::testing

@@ -17,8 +17,8 @@ Exchange ReduceScatterExchange(size_t ranks, DataType type,
   exchange.name =
       absl::StrCat(ToString(reduction), " of ", ToString(segments.counts()),
                    " ", DataTypeName(type));
-  exchange.in = Contributions(&Elements::SmallIntegers, ranks, type,
-                              segments.total(), 4);
+  exchange.in =
+      Contributions(&Elements::SmallIntegers, ranks, type, segments.total(), 4);
   const Elements whole = CanonicalReduction(exchange.in, reduction);
   for (size_t r = 0; r < ranks; ++r) {
     exchange.out.emplace_back(type, segments.count(r));
@@ -68,9 +68,8 @@ TEST_P(CollectiveConformance, ReduceScatterLeavesItsSegmentOnEachRank) {
 TEST_P(CollectiveConformance, ReduceScatterOfMoreThanAnyChunk) {
   std::vector<Exchange> exchanges;
   for (const DataType type : PromisedDataTypes(Promises())) {
-    exchanges.push_back(
-        ReduceScatterExchange(ranks(), type, LargeSegments(ranks(), type),
-                              Reduction::Sum()));
+    exchanges.push_back(ReduceScatterExchange(
+        ranks(), type, LargeSegments(ranks(), type), Reduction::Sum()));
   }
   ExpectExchanges(std::move(exchanges));
 }

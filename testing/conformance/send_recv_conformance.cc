@@ -70,8 +70,8 @@ TEST_P(PeerConformance, ATokenGoesRoundTheRanks) {
     const Rank previous{(rank + size() - 1) % size()};
     int64_t token = 0;
     const auto receive = [&] {
-      return Finish(world, world.Recv(MutableBuffer::Of(std::span(&token, 1)),
-                                      previous));
+      return Finish(
+          world, world.Recv(MutableBuffer::Of(std::span(&token, 1)), previous));
     };
     if (rank > 0) {
       if (absl::Status s = receive(); !s.ok()) return s;

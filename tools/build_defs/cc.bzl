@@ -2,17 +2,25 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 
-_COPTS = [
+_C_COPTS = [
     "-Wall",
     "-Wextra",
     "-Wconversion",
     "-Wshadow",
+    "-Werror",
+]
+
+_COPTS = _C_COPTS + [
     "-Wnon-virtual-dtor",
     "-Wold-style-cast",
-    "-Werror",
     # A designated initializer names what differs from the defaults.
     "-Wno-missing-field-initializers",
 ]
+
+def _warnings(srcs):
+    """Flags for sources that are all C++, or all C11."""
+    is_c = [s for s in srcs if s.endswith(".c")]
+    return _C_COPTS + ["-std=c11", "-Wpedantic"] if is_c else _COPTS
 
 def muonshard_cc_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
     """A library, each header of which is known to compile alone.
@@ -25,7 +33,7 @@ def muonshard_cc_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kw
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        copts = _COPTS + copts,
+        copts = _warnings(srcs) + copts,
         **kwargs
     )
     alone = [h for h in hdrs if h.endswith(".h") and h[:-2] + ".cc" not in srcs]
@@ -39,7 +47,7 @@ def muonshard_cc_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kw
         )
     cc_library(
         name = name + "_headers_alone",
-        testonly = kwargs.get("testonly", False),
+        testonly = kwargs.get("testonly"),
         srcs = ["%s_alone.cc" % header[:-2] for header in alone],
         copts = _COPTS + copts,
         linkstatic = True,
@@ -47,8 +55,8 @@ def muonshard_cc_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kw
         deps = deps + [":" + name],
     )
 
-def muonshard_cc_binary(name, copts = [], **kwargs):
-    cc_binary(name = name, copts = _COPTS + copts, **kwargs)
+def muonshard_cc_binary(name, srcs = [], copts = [], **kwargs):
+    cc_binary(name = name, srcs = srcs, copts = _warnings(srcs) + copts, **kwargs)
 
 def muonshard_cc_test(name, size = "small", copts = [], deps = [], **kwargs):
     cc_test(
@@ -77,22 +85,33 @@ def muonshard_cc_benchmark(name, copts = [], deps = [], tags = [], smoke_args = 
         data = [":" + name],
     )
 
-def muonshard_plugin(name, srcs, copts = [], linkopts = [], deps = [], **kwargs):
+def muonshard_plugin(name, srcs, copts = [], linkopts = [], deps = [], exports = ["muonshard_plugin_entry_v1"], **kwargs):
     """The shared object libmuonshard_NAME.so, which exports one symbol.
 
     The version script hides all else. Two copies loaded into one process
-    would otherwise share inline statics through unique symbols.
+    would otherwise share inline statics through unique symbols. The test
+    NAME_exports_test reads what it really exports.
     """
     script = "//collectives:plugin_exports.lds"
+    library = "libmuonshard_%s.so" % name
     cc_binary(
-        name = "libmuonshard_%s.so" % name,
+        name = library,
         srcs = srcs,
-        copts = _COPTS + ["-fvisibility=hidden", "-fPIC"] + copts,
+        copts = _warnings(srcs) + ["-fvisibility=hidden", "-fPIC"] + copts,
         linkshared = True,
         linkstatic = True,
         linkopts = ["-Wl,--version-script,$(location %s)" % script, "-Wl,-z,defs"] + linkopts,
         deps = deps + [script],
         **kwargs
+    )
+    native.sh_test(
+        name = name + "_exports_test",
+        size = "small",
+        srcs = ["//collectives:exported_symbols_test.sh"],
+        args = ["$(location :%s)" % library] + exports,
+        data = [":" + library],
+        tags = kwargs.get("tags", []),
+        target_compatible_with = kwargs.get("target_compatible_with", []),
     )
 
 def muonshard_python_test(name, main, srcs, size = "small"):

@@ -54,7 +54,10 @@ def main():
     all_rows = []
     for path in sys.argv[1:]:
         with open(path, encoding="utf-8") as file:
-            all_rows += rows(json.load(file))
+            text = file.read()
+        # The library leaves the file empty if the filter matches no case.
+        if text.strip():
+            all_rows += rows(json.loads(text))
     print(table(all_rows))
     has_error = any(row[1] == "error" for row in all_rows)
     return 1 if has_error or not all_rows else 0

@@ -190,6 +190,19 @@ class TidyTest(unittest.TestCase):
     def test_a_file_that_no_build_file_names(self):
         self.expect_one("topology/lost.cc", "int x;\n", "does not name it")
 
+    def test_a_name_made_of_two_parts_is_a_name(self):
+        files = {
+            **CLEAN,
+            "testing/BUILD": '["a", "b"] ["%s_x.cc" % area for area in X]',
+            "testing/a_x.cc": "",
+            "testing/b_x.cc": "",
+            "testing/c_x.cc": "",
+        }
+        self.assertEqual(
+            self.breaches_of(files),
+            ["testing/c_x.cc:1: testing/BUILD does not name it"],
+        )
+
 
 class FunctionLengthsTest(unittest.TestCase):
     def test_namespaces_classes_and_initializers_are_no_functions(self):

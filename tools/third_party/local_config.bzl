@@ -44,6 +44,11 @@ def _find_root(repository_ctx, stack):
             return root
     return None
 
+# A value for each stack, because a label may not stand twice in the list of a
+# target that requires two.
+def _requires(name, root):
+    return [] if root else ["@local_config//:missing_" + name]
+
 def _headers(repository_ctx, name, root):
     hdrs = "[]"
     includes = []
@@ -52,6 +57,14 @@ def _headers(repository_ctx, name, root):
         hdrs = "glob([\"%s/include/**\"])" % name
         includes = [name + "/include"]
     return """
+# No platform has this value.
+constraint_setting(name = "{name}")
+
+constraint_value(
+    name = "missing_{name}",
+    constraint_setting = ":{name}",
+)
+
 cc_library(
     name = "{name}_headers",
     hdrs = {hdrs},
@@ -62,27 +75,18 @@ cc_library(
         name = name,
         hdrs = hdrs,
         includes = includes,
-        compatible = [] if root else [":missing"],
+        compatible = _requires(name, root),
     )
 
 def _local_config_impl(repository_ctx):
     definitions = "\"\"\"Made from this machine; see local_config.bzl.\"\"\"\n\n"
-    build = """package(default_visibility = ["//visibility:public"])
-
-constraint_setting(name = "stack")
-
-# No platform has this value.
-constraint_value(
-    name = "missing",
-    constraint_setting = ":stack",
-)
-"""
+    build = "package(default_visibility = [\"//visibility:public\"])\n"
     for name, stack in _STACKS.items():
         root = _find_root(repository_ctx, stack)
         build += _headers(repository_ctx, name, root)
         definitions += "REQUIRES_%s = %s\n" % (
             name.upper(),
-            [] if root else ["@local_config//:missing"],
+            _requires(name, root),
         )
     repository_ctx.file("BUILD", build)
     repository_ctx.file("defs.bzl", definitions)

@@ -1,0 +1,83 @@
+#include "collectives/host_exchange.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <fstream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/buffer.h"
+#include "collectives/operation.h"
+#include "collectives/work.h"
+
+namespace muonshard {
+namespace {
+
+constexpr size_t kHostIdBytesMax = 255;
+
+// The bytes of all ranks, one after another; `counts[r]` are of rank r.
+absl::StatusOr<std::vector<uint8_t>> GatherBytes(
+    Collective& world, std::span<const uint8_t> own,
+    const std::vector<int64_t>& counts, absl::string_view label,
+    absl::Time deadline) {
+  int64_t bytes = 0;
+  for (const int64_t count : counts) bytes += count;
+  std::vector<uint8_t> all(static_cast<size_t>(bytes));
+  const absl::StatusOr<Work> work = world.AllGatherV(
+      ConstBuffer::Of<uint8_t>(own), MutableBuffer::Of<uint8_t>(all), counts,
+      {.label = std::string(label), .deadline = deadline});
+  if (!work.ok()) return work.status();
+  // The buffers are the operation's until it ends, which it does by its own
+  // deadline.
+  if (absl::Status s = work->Wait(absl::InfiniteFuture()); !s.ok()) return s;
+  return all;
+}
+
+}  // namespace
+
+std::string LocalHostId() {
+  std::array<char, 256> name = {};
+  // A name that does not fit is cut; the last byte stays zero.
+  gethostname(name.data(), name.size() - 1);
+  std::ifstream boot_file("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  std::getline(boot_file, boot_id);
+  return absl::StrCat(name.data(), " ", boot_id).substr(0, kHostIdBytesMax);
+}
+
+absl::StatusOr<HostMap> ExchangeHosts(Collective& world,
+                                      absl::string_view host_id,
+                                      absl::Time deadline) {
+  if (host_id.size() > kHostIdBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted a host id of at most ", kHostIdBytesMax,
+                     " bytes, got ", host_id.size()));
+  }
+  const size_t size = static_cast<size_t>(world.size());
+  const uint8_t own_length = static_cast<uint8_t>(host_id.size());
+  const absl::StatusOr<std::vector<uint8_t>> lengths =
+      GatherBytes(world, {&own_length, 1}, std::vector<int64_t>(size, 1),
+                  "host id lengths", deadline);
+  if (!lengths.ok()) return lengths.status();
+
+  const std::vector<uint8_t> own_id(host_id.begin(), host_id.end());
+  const absl::StatusOr<std::vector<uint8_t>> bytes = GatherBytes(
+      world, own_id, {lengths->begin(), lengths->end()}, "host ids", deadline);
+  if (!bytes.ok()) return bytes.status();
+
+  std::vector<std::string> host_ids;
+  host_ids.reserve(size);
+  auto next = bytes->begin();
+  for (const uint8_t length : *lengths) {
+    host_ids.emplace_back(next, next + length);
+    next += length;
+  }
+  return HostMap::FromHostIds(host_ids);
+}
+
+}  // namespace muonshard

@@ -1,0 +1,8 @@
+#ifndef COLLECTIVES_TESTING_ABSENT_DEPENDENCY_H_
+#define COLLECTIVES_TESTING_ABSENT_DEPENDENCY_H_
+
+#include "collectives/plugin_abi.h"
+
+MUONSHARD_EXPORT int32_t muonshard_absent_dependency(void);
+
+#endif /* COLLECTIVES_TESTING_ABSENT_DEPENDENCY_H_ */

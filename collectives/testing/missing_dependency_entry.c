@@ -1,0 +1,12 @@
+/* Needs a shared object that is nowhere. */
+#include "collectives/testing/absent_dependency.h"
+#include "collectives/testing/solo_plugin.h"
+
+MUONSHARD_EXPORT const muonshard_plugin_table* muonshard_plugin_entry_v1(
+    const muonshard_host* host, muonshard_status* status) {
+  static muonshard_plugin_table table;
+  (void)host, (void)status;
+  table = SoloTable();
+  table.header.reserved = (uint32_t)muonshard_absent_dependency();
+  return &table;
+}

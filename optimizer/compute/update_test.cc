@@ -1,0 +1,419 @@
+#include "optimizer/compute/update.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "optimizer/compute/convert.h"
+#include "optimizer/compute/newton_schulz.h"
+
+namespace muonshard {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// f32's unit roundoff.
+const double kRoundoff = std::ldexp(1.0, -24);
+
+std::vector<float> Wave(size_t count, double frequency) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] =
+        static_cast<float>(std::sin(frequency * static_cast<double>(i + 1)));
+  }
+  return values;
+}
+
+Bytes As(DataType type, const std::vector<float>& values) {
+  Bytes bytes(values.size() * ByteWidth(type));
+  FromFloat(type, values, bytes.data());
+  return bytes;
+}
+
+std::vector<float> Values(DataType type, const Bytes& bytes) {
+  std::vector<float> values(bytes.size() / ByteWidth(type));
+  ToFloat(type, bytes.data(), values);
+  return values;
+}
+
+std::vector<float> Rounded(DataType type, const std::vector<float>& values) {
+  return Values(type, As(type, values));
+}
+
+// An iteration that only divides by the Frobenius norm, so that results can be
+// had in closed form.
+MuonOptions NormalizeOnly() {
+  MuonOptions options;
+  options.coefficients = {{1, 0, 0}};
+  options.newton_schulz_steps = 1;
+  return options;
+}
+
+struct MuonCase {
+  MuonUnit unit;
+  MuonOptions options;
+  UpdateFactors factors;
+  DataType gradient_dtype = DataType::kF32;
+  DataType parameter_dtype = DataType::kF32;
+  std::vector<float> gradient;
+  std::vector<float> momentum;
+  std::vector<float> parameter;
+};
+
+MuonCase SmallMuonCase() {
+  MuonCase test;
+  test.unit = {
+      .rows = 3, .cols = 4, .column_blocks = {}, .fan_out_dimension = 0};
+  test.options = NormalizeOnly();
+  test.factors = {
+      .learning_rate = 0.5, .weight_decay = 0.25, .clip = 1, .step = 1};
+  test.gradient = Wave(12, 1.0);
+  test.momentum = Wave(12, 0.3);
+  test.parameter = Wave(12, 0.7);
+  return test;
+}
+
+// Returns the new parameter; `test.momentum` becomes the new momentum.
+std::vector<float> Update(MuonCase& test) {
+  const Bytes gradient = As(test.gradient_dtype, test.gradient);
+  Bytes parameter = As(test.parameter_dtype, test.parameter);
+  std::vector<float> workspace(
+      static_cast<size_t>(MuonWorkspaceCount(test.unit)));
+  MuonUpdate(test.unit, test.options, test.factors, test.gradient_dtype,
+             gradient.data(), test.momentum, test.parameter_dtype,
+             parameter.data(), parameter.data(), workspace);
+  return Values(test.parameter_dtype, parameter);
+}
+
+// The header's formulas in fp64, for one block and an iteration that only
+// normalizes; `scale` is the factor that the rule gives.
+void CheckAgainstFormula(MuonCase test, double scale) {
+  const std::vector<float> gradient =
+      Rounded(test.gradient_dtype, test.gradient);
+  const std::vector<float> parameter =
+      Rounded(test.parameter_dtype, test.parameter);
+  const double beta = test.options.momentum;
+  std::vector<double> momentum(gradient.size());
+  std::vector<double> direction(gradient.size());
+  double squares = 0;
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double g = test.factors.clip * double{gradient[i]};
+    momentum[i] = beta * double{test.momentum[i]} + (1 - beta) * g;
+    direction[i] = test.options.nesterov ? (1 - beta) * g + beta * momentum[i]
+                                         : momentum[i];
+    squares += direction[i] * direction[i];
+  }
+  const double norm = std::max(std::sqrt(squares), test.options.epsilon);
+  const double lr = test.factors.learning_rate;
+  const std::vector<float> result = Update(test);
+  // A handful of roundings of values up to 1 for f32; one of the type besides.
+  const double type_roundoff =
+      test.parameter_dtype == DataType::kF32
+          ? 0
+          : std::ldexp(1.0, test.parameter_dtype == DataType::kF16 ? -11 : -8);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double expected =
+        double{parameter[i]} * (1 - lr * test.factors.weight_decay) -
+        lr * scale * direction[i] / norm;
+    EXPECT_NEAR(
+        double{result[i]}, expected,
+        16 * kRoundoff * (1 + lr * scale) + type_roundoff * std::abs(expected))
+        << i;
+    EXPECT_NEAR(double{test.momentum[i]}, momentum[i], 4 * kRoundoff) << i;
+  }
+}
+
+TEST(MuonUpdateTest, FollowsItsFormula) {
+  CheckAgainstFormula(SmallMuonCase(), 1);
+}
+
+TEST(MuonUpdateTest, EachHyperParameterActsAsItsFormulaSays) {
+  MuonCase test = SmallMuonCase();
+  test.factors.learning_rate = 0.1;
+  CheckAgainstFormula(test, 1);
+  test.factors.weight_decay = 0;
+  CheckAgainstFormula(test, 1);
+  test.factors.clip = 0.125;
+  CheckAgainstFormula(test, 1);
+  test.options.momentum = 0.5;
+  CheckAgainstFormula(test, 1);
+  test.options.momentum = 0;
+  CheckAgainstFormula(test, 1);
+  test.options.momentum = 0.75;
+  test.options.nesterov = false;
+  CheckAgainstFormula(test, 1);
+  test.options.epsilon = 100;
+  CheckAgainstFormula(test, 1);
+}
+
+TEST(MuonUpdateTest, TheScaleFollowsTheShapeAndTheFanOutDimension) {
+  MuonCase wide = SmallMuonCase();
+  MuonCase tall = SmallMuonCase();
+  tall.unit.rows = 4;
+  tall.unit.cols = 3;
+  wide.options.scale = tall.options.scale = MuonScale::kSpectral;
+  CheckAgainstFormula(wide, 1);
+  CheckAgainstFormula(tall, std::sqrt(4.0 / 3));
+  wide.unit.fan_out_dimension = tall.unit.fan_out_dimension = 1;
+  CheckAgainstFormula(wide, std::sqrt(4.0 / 3));
+  CheckAgainstFormula(tall, 1);
+  wide.options.scale = tall.options.scale = MuonScale::kFanRatio;
+  CheckAgainstFormula(wide, std::sqrt(4.0 / 3));
+  CheckAgainstFormula(tall, std::sqrt(3.0 / 4));
+  wide.options.scale = MuonScale::kMatchAdamWRms;
+  CheckAgainstFormula(wide, 0.2 * 2);
+  tall.options.scale = MuonScale::kNone;
+  CheckAgainstFormula(tall, 1);
+}
+
+TEST(MuonUpdateTest, EveryPairOfTypesIsReadAndRoundedOnce) {
+  for (const DataType gradient :
+       {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+    for (const DataType parameter :
+         {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+      SCOPED_TRACE(std::string(DataTypeName(gradient)) + " " +
+                   std::string(DataTypeName(parameter)));
+      MuonCase test = SmallMuonCase();
+      test.gradient_dtype = gradient;
+      test.parameter_dtype = parameter;
+      CheckAgainstFormula(test, 1);
+      // Narrow parameters are those of f32, rounded.
+      MuonCase exact = test;
+      exact.parameter_dtype = DataType::kF32;
+      exact.parameter = Rounded(parameter, test.parameter);
+      EXPECT_EQ(Update(test), Rounded(parameter, Update(exact)));
+    }
+  }
+}
+
+TEST(MuonUpdateTest, ColumnBlocksAreUpdatedAsMatricesOfTheirOwn) {
+  constexpr int64_t kRows = 20;
+  const std::vector<int64_t> blocks = {7, 30, 1};
+  MuonCase whole;
+  whole.unit = {.rows = kRows,
+                .cols = 38,
+                .column_blocks = blocks,
+                .fan_out_dimension = 0};
+  whole.factors = {
+      .learning_rate = 0.1, .weight_decay = 0.1, .clip = 0.7, .step = 1};
+  whole.gradient = Wave(kRows * 38, 1.0);
+  whole.momentum = Wave(kRows * 38, 0.3);
+  whole.parameter = Wave(kRows * 38, 0.7);
+  MuonCase before = whole;
+  const std::vector<float> result = Update(whole);
+
+  int64_t col = 0;
+  for (const int64_t cols : blocks) {
+    const auto cut = [&](const std::vector<float>& values) {
+      std::vector<float> block;
+      for (int64_t row = 0; row < kRows; ++row) {
+        const auto start = values.begin() + row * 38 + col;
+        block.insert(block.end(), start, start + cols);
+      }
+      return block;
+    };
+    MuonCase block = before;
+    block.unit = {.rows = kRows,
+                  .cols = cols,
+                  .column_blocks = {},
+                  .fan_out_dimension = 0};
+    block.gradient = cut(before.gradient);
+    block.momentum = cut(before.momentum);
+    block.parameter = cut(before.parameter);
+    EXPECT_EQ(Update(block), cut(result)) << cols;
+    EXPECT_EQ(block.momentum, cut(whole.momentum)) << cols;
+    col += cols;
+  }
+}
+
+TEST(MuonUpdateTest, OneColumnBlockIsNone) {
+  MuonCase test = SmallMuonCase();
+  MuonCase with_block = SmallMuonCase();
+  const std::vector<int64_t> blocks = {4};
+  with_block.unit.column_blocks = blocks;
+  EXPECT_EQ(Update(test), Update(with_block));
+}
+
+TEST(MuonUpdateTest, TheFactorIsThatOfNewtonSchulz) {
+  MuonCase test = SmallMuonCase();
+  test.options = {};
+  test.options.momentum = 0;
+  test.factors = {.learning_rate = 1, .weight_decay = 0, .clip = 1, .step = 1};
+  test.parameter.assign(12, 0.0f);
+  std::vector<float> expected(12);
+  std::vector<float> workspace(
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(3, 4)));
+  NewtonSchulz(test.gradient, 3, 4, test.options, workspace, expected);
+  for (float& value : expected) value = -value;
+  EXPECT_EQ(Update(test), expected);
+}
+
+TEST(MuonUpdateTest, OutMayBeAnotherBufferAtAnyAlignment) {
+  constexpr size_t kCount = 30 * 35;
+  const std::vector<float> gradient = Wave(kCount, 1.0);
+  const std::vector<float> start = Wave(kCount, 0.7);
+  const MuonUnit unit = {
+      .rows = 30, .cols = 35, .column_blocks = {}, .fan_out_dimension = 0};
+  const UpdateFactors factors = {
+      .learning_rate = 0.1, .weight_decay = 0.1, .clip = 1, .step = 1};
+  std::vector<float> expected;
+  for (size_t offset = 0; offset < 9; ++offset) {
+    std::vector<float> in(offset), out(kCount + offset, 9.0f);
+    std::vector<float> momentum(kCount + offset);
+    in.insert(in.end(), start.begin(), start.end());
+    std::vector<float> workspace(static_cast<size_t>(MuonWorkspaceCount(unit)) +
+                                 offset);
+    MuonUpdate(unit, {}, factors, DataType::kF32, gradient.data(),
+               std::span(momentum).subspan(offset), DataType::kF32,
+               in.data() + offset, out.data() + offset,
+               std::span(workspace).subspan(offset));
+    const std::vector<float> result(out.end() - kCount, out.end());
+    if (offset == 0) expected = result;
+    EXPECT_EQ(result, expected);
+    EXPECT_EQ(std::vector<float>(in.end() - kCount, in.end()), start);
+  }
+}
+
+struct AdamWCase {
+  AdamWOptions options;
+  UpdateFactors factors = {
+      .learning_rate = 0.01, .weight_decay = 0.1, .clip = 1, .step = 3};
+  DataType gradient_dtype = DataType::kF32;
+  DataType parameter_dtype = DataType::kF32;
+  std::vector<float> gradient = Wave(1000, 1.0);
+  std::vector<float> first = Wave(1000, 0.3);
+  std::vector<float> second = std::vector<float>(1000, 0.25f);
+  std::vector<float> parameter = Wave(1000, 0.7);
+};
+
+// Updates in ranges that end at `ends`, as ranks would do between them.
+std::vector<float> Update(AdamWCase& test, const std::vector<size_t>& ends) {
+  const Bytes gradient = As(test.gradient_dtype, test.gradient);
+  const Bytes parameter = As(test.parameter_dtype, test.parameter);
+  Bytes out(parameter.size());
+  size_t start = 0;
+  for (const size_t end : ends) {
+    const size_t offset = start * ByteWidth(test.parameter_dtype);
+    AdamWUpdate(test.options, test.factors, test.gradient_dtype,
+                gradient.data() + start * ByteWidth(test.gradient_dtype),
+                std::span(test.first).subspan(start, end - start),
+                std::span(test.second).subspan(start, end - start),
+                test.parameter_dtype, parameter.data() + offset,
+                out.data() + offset);
+    start = end;
+  }
+  return Values(test.parameter_dtype, out);
+}
+
+void CheckAgainstFormula(AdamWCase test) {
+  const std::vector<float> gradient =
+      Rounded(test.gradient_dtype, test.gradient);
+  const std::vector<float> parameter =
+      Rounded(test.parameter_dtype, test.parameter);
+  const AdamWCase before = test;
+  const std::vector<float> result = Update(test, {1000});
+  const double type_roundoff =
+      test.parameter_dtype == DataType::kF32
+          ? 0
+          : std::ldexp(1.0, test.parameter_dtype == DataType::kF16 ? -11 : -8);
+  const auto [rate, decay, clip, step] = test.factors;
+  const double t = static_cast<double>(step);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double g = clip * double{gradient[i]};
+    const double m = test.options.beta1 * double{before.first[i]} +
+                     (1 - test.options.beta1) * g;
+    const double v = test.options.beta2 * double{before.second[i]} +
+                     (1 - test.options.beta2) * g * g;
+    const double step_size =
+        rate / (1 - std::pow(test.options.beta1, t)) * m /
+        (std::sqrt(v) / std::sqrt(1 - std::pow(test.options.beta2, t)) +
+         test.options.epsilon);
+    const double expected =
+        double{parameter[i]} * (1 - rate * decay) - step_size;
+    // A few roundings of the moments, and of the step's own size. The first
+    // moment is a difference of values up to 1, so its error is absolute.
+    const double moment_error = 4 * kRoundoff;
+    const double step_error =
+        16 * kRoundoff * std::abs(step_size) +
+        (m == 0 ? 0 : std::abs(step_size / m) * moment_error);
+    EXPECT_NEAR(double{test.first[i]}, m, moment_error) << i;
+    EXPECT_NEAR(double{test.second[i]}, v, moment_error * v) << i;
+    EXPECT_NEAR(double{result[i]}, expected,
+                step_error + 4 * kRoundoff + type_roundoff * std::abs(expected))
+        << i;
+  }
+}
+
+TEST(AdamWUpdateTest, FollowsItsFormula) { CheckAgainstFormula({}); }
+
+TEST(AdamWUpdateTest, EachHyperParameterActsAsItsFormulaSays) {
+  AdamWCase test;
+  test.factors.learning_rate = 0.5;
+  CheckAgainstFormula(test);
+  test.factors.weight_decay = 0;
+  CheckAgainstFormula(test);
+  test.factors.clip = 0.25;
+  CheckAgainstFormula(test);
+  test.factors.step = 1;
+  CheckAgainstFormula(test);
+  test.options.beta1 = 0.5;
+  CheckAgainstFormula(test);
+  test.options.beta2 = 0.5;
+  CheckAgainstFormula(test);
+  test.options.epsilon = 0.75;
+  CheckAgainstFormula(test);
+  test.options.beta1 = test.options.beta2 = 0;
+  CheckAgainstFormula(test);
+}
+
+TEST(AdamWUpdateTest, EveryPairOfTypesIsReadAndRoundedOnce) {
+  for (const DataType gradient :
+       {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+    for (const DataType parameter :
+         {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+      SCOPED_TRACE(std::string(DataTypeName(gradient)) + " " +
+                   std::string(DataTypeName(parameter)));
+      AdamWCase test;
+      test.gradient_dtype = gradient;
+      test.parameter_dtype = parameter;
+      CheckAgainstFormula(test);
+    }
+  }
+}
+
+TEST(AdamWUpdateTest, BitsDoNotDependOnWhereRangesAreCut) {
+  for (const DataType type :
+       {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+    AdamWCase whole;
+    whole.gradient_dtype = whole.parameter_dtype = type;
+    const AdamWCase before = whole;
+    const std::vector<float> expected = Update(whole, {1000});
+    for (const std::vector<size_t>& ends : {std::vector<size_t>{128, 1000},
+                                            {128, 256, 640, 1000},
+                                            {1, 2, 3, 700, 700, 999, 1000},
+                                            {255, 513, 1000}}) {
+      AdamWCase cut = before;
+      EXPECT_EQ(Update(cut, ends), expected);
+      EXPECT_EQ(cut.first, whole.first);
+      EXPECT_EQ(cut.second, whole.second);
+    }
+  }
+}
+
+TEST(AdamWUpdateTest, AZeroGradientAtRestOnlyDecays) {
+  AdamWCase test;
+  test.gradient.assign(1000, 0.0f);
+  test.first.assign(1000, 0.0f);
+  test.second.assign(1000, 0.0f);
+  test.parameter.assign(1000, 1.0f);
+  test.factors = {
+      .learning_rate = 0.5, .weight_decay = 0.5, .clip = 1, .step = 1};
+  EXPECT_EQ(Update(test, {1000}), std::vector<float>(1000, 0.75f));
+}
+
+}  // namespace
+}  // namespace muonshard

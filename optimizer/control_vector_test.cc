@@ -1,0 +1,193 @@
+#include "optimizer/control_vector.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "testing/status_matchers.h"
+
+namespace muonshard {
+namespace {
+
+using ::muonshard::testing::IsOk;
+using ::muonshard::testing::StatusIs;
+
+// A dense matrix over all four ranks and an expert that lives apart over ep.
+Plan TwoParameterPlan(AbsentGradient absent) {
+  ParameterSpec dense;
+  dense.name = "dense";
+  dense.rule = Rule::kMuon;
+  dense.shape = {4, 4};
+  dense.absent_gradient = absent;
+  ParameterSpec expert = dense;
+  expert.name = "expert";
+  expert.roles["ep"] = AxisRole::kDistinct;
+  const Mesh mesh = *Mesh::Parse("data=2,ep=2");
+  return *Plan::Create({dense, expert}, mesh,
+                       HostMap::FromHostIds({"a", "a", "a", "a"}), {});
+}
+
+// What the ranks bring, and the decision of one of them.
+class Ballot {
+ public:
+  explicit Ballot(const Plan& plan) : plan_(plan) {
+    for (int32_t r = 0; r < 4; ++r) {
+      ControlInput input;
+      input.step = 5;
+      input.squared_norm.Add(4.0);
+      input.absent.assign(2, false);
+      input.options.muon_learning_rate = 0.02;
+      input.options.adamw_learning_rate = 0.001;
+      inputs.push_back(input);
+    }
+  }
+
+  StepDecision DecisionOf(int32_t rank) const {
+    std::vector<int64_t> sums;
+    std::vector<int64_t> least;
+    for (int32_t r = 0; r < 4; ++r) {
+      std::vector<int64_t> own_sums;
+      std::vector<int64_t> own_least;
+      ControlVector(plan_, Rank{r})
+          .Encode(inputs[static_cast<size_t>(r)], own_sums, own_least);
+      EXPECT_EQ(own_least.size(), ControlVector::least_count());
+      if (r == 0) {
+        sums = own_sums;
+        least = own_least;
+        continue;
+      }
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += own_sums[i];
+      for (size_t i = 0; i < least.size(); ++i) {
+        least[i] = std::min(least[i], own_least[i]);
+      }
+    }
+    return ControlVector(plan_, Rank{rank})
+        .Decide(inputs[static_cast<size_t>(rank)], sums, least);
+  }
+
+  std::vector<ControlInput> inputs;
+
+ private:
+  const Plan& plan_;
+};
+
+TEST(ControlVectorTest, TheNormIsThatOfAllRanksTogether) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  const StepDecision decision = Ballot(plan).DecisionOf(2);
+  EXPECT_THAT(decision.status, IsOk());
+  EXPECT_TRUE(decision.outcome.updated);
+  EXPECT_EQ(decision.outcome.step, 5);
+  EXPECT_EQ(decision.outcome.gradient_norm, 4.0);  // sqrt(4 * 4)
+  EXPECT_EQ(decision.outcome.clip_factor, 1.0);
+}
+
+TEST(ControlVectorTest, AClipNormBelowTheNormScalesDown) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  for (ControlInput& input : ballot.inputs) input.options.clip_norm = 1;
+  EXPECT_EQ(ballot.DecisionOf(0).outcome.clip_factor, 1 / (4.0 + 1e-6));
+}
+
+TEST(ControlVectorTest, EveryFactThatDiffersIsNamed) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  const auto expect = [&](auto change, const char* name) {
+    Ballot ballot(plan);
+    change(ballot.inputs[3]);
+    for (const int32_t rank : {0, 3}) {
+      const StepDecision decision = ballot.DecisionOf(rank);
+      EXPECT_THAT(decision.status,
+                  StatusIs(absl::StatusCode::kFailedPrecondition, name));
+      EXPECT_FALSE(decision.outcome.updated);
+    }
+  };
+  expect([](ControlInput& i) { i.step = 6; }, "step number");
+  expect([](ControlInput& i) { i.micro_batches = 2; }, "micro-batches");
+  expect([](ControlInput& i) { i.options.clip_norm = 0.5; }, "clip norm");
+  expect([](ControlInput& i) { i.options.muon_learning_rate = 0.03; },
+         "Muon learning rate");
+  expect([](ControlInput& i) { i.options.adamw_learning_rate = 0.03; },
+         "AdamW learning rate");
+}
+
+TEST(ControlVectorTest, TheFirstFailureByParameterThenRankIsNamed) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  ballot.inputs[1].failure =
+      StepFailure{.parameter = 1, .kind = FailureKind::kTooManyCheckIns};
+  ballot.inputs[2].failure =
+      StepFailure{.parameter = 0, .kind = FailureKind::kWrongGradient};
+  ballot.inputs[3].failure =
+      StepFailure{.parameter = 0, .kind = FailureKind::kTooFewCheckIns};
+  EXPECT_THAT(ballot.DecisionOf(0).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "parameter \"dense\" was checked in with a gradient of "
+                       "the wrong size or dtype on rank 2"));
+}
+
+TEST(ControlVectorTest, AFailedBucketOnOneRankFailsAll) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  ballot.inputs[3].bucket_failed = true;
+  EXPECT_THAT(ballot.DecisionOf(0).status,
+              StatusIs(absl::StatusCode::kAborted, "1 of 4 ranks"));
+}
+
+TEST(ControlVectorTest, NonFiniteElementsSkipWithoutAnError) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  ballot.inputs[1].non_finite_count = 3;
+  const StepDecision decision = ballot.DecisionOf(0);
+  EXPECT_THAT(decision.status, IsOk());
+  EXPECT_FALSE(decision.outcome.updated);
+  EXPECT_EQ(decision.outcome.non_finite_count, 3);
+}
+
+TEST(ControlVectorTest, AnExpertIsAbsentOnlyWhereItLives) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kSkip);
+  Ballot ballot(plan);
+  // Ranks 1 and 3 hold the second expert; rank 0 alone lacks the first.
+  ballot.inputs[0].absent[1] = true;
+  ballot.inputs[1].absent[1] = true;
+  ballot.inputs[3].absent[1] = true;
+  for (const int32_t rank : {0, 2}) {
+    EXPECT_FALSE(ballot.DecisionOf(rank).absent_everywhere[1]);
+  }
+  for (const int32_t rank : {1, 3}) {
+    EXPECT_TRUE(ballot.DecisionOf(rank).absent_everywhere[1]);
+    EXPECT_FALSE(ballot.DecisionOf(rank).absent_everywhere[0]);
+  }
+}
+
+TEST(ControlVectorTest, AnExpertThatHasNoGradientWhereItLivesIsAnError) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  ballot.inputs[1].absent[1] = true;
+  EXPECT_THAT(ballot.DecisionOf(0).status, IsOk());
+  ballot.inputs[3].absent[1] = true;
+  EXPECT_THAT(ballot.DecisionOf(0).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "parameter \"expert\" has a gradient on none of its 2"));
+}
+
+TEST(StepOptionsTest, OptionsOutOfRangeAreNamed) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  StepOptions options;
+  EXPECT_THAT(Validate(options), IsOk());
+  options.clip_norm = infinity;
+  EXPECT_THAT(Validate(options),
+              StatusIs(absl::StatusCode::kInvalidArgument, "clip_norm"));
+  options.clip_norm = 0;
+  options.muon_learning_rate = -1;
+  EXPECT_THAT(Validate(options), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          "muon_learning_rate"));
+  options.muon_learning_rate = 0.5;
+  options.adamw_learning_rate = infinity;
+  EXPECT_THAT(Validate(options), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          "adamw_learning_rate"));
+}
+
+}  // namespace
+}  // namespace muonshard

@@ -1,0 +1,148 @@
+#include "optimizer/options.h"
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muonshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+using Change = std::function<void(OptimizerOptions&)>;
+
+void ExpectRefused(const std::string& message, const Change& change) {
+  OptimizerOptions options;
+  change(options);
+  const absl::Status status = Validate(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+}
+
+void ExpectTaken(const Change& change) {
+  OptimizerOptions options;
+  change(options);
+  const absl::Status status = Validate(options);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(OptionsTest, DefaultsAreValid) {
+  ExpectTaken([](OptimizerOptions&) {});
+}
+
+TEST(OptionsTest, PositiveFieldsRefuseAllElse) {
+  const std::pair<std::string, std::function<double&(OptimizerOptions&)>>
+      fields[] = {
+          {"muon.learning_rate",
+           [](OptimizerOptions& o) -> double& { return o.muon.learning_rate; }},
+          {"muon.epsilon",
+           [](OptimizerOptions& o) -> double& { return o.muon.epsilon; }},
+          {"adamw.learning_rate",
+           [](OptimizerOptions& o) -> double& {
+             return o.adamw.learning_rate;
+           }},
+          {"adamw.epsilon",
+           [](OptimizerOptions& o) -> double& { return o.adamw.epsilon; }}};
+  for (const auto& [name, field] : fields) {
+    for (const double value : {0.0, -1e-3, kNaN, kInfinity}) {
+      ExpectRefused("option " + name + ": want finite and > 0, got ",
+                    [&](OptimizerOptions& o) { field(o) = value; });
+    }
+    ExpectTaken([&](OptimizerOptions& o) { field(o) = 1e-300; });
+  }
+}
+
+TEST(OptionsTest, DecayMayBeZeroButNotNegative) {
+  const std::pair<std::string, std::function<double&(OptimizerOptions&)>>
+      fields[] = {
+          {"muon.weight_decay",
+           [](OptimizerOptions& o) -> double& { return o.muon.weight_decay; }},
+          {"adamw.weight_decay", [](OptimizerOptions& o) -> double& {
+             return o.adamw.weight_decay;
+           }}};
+  for (const auto& [name, field] : fields) {
+    for (const double value : {-1e-3, kNaN, kInfinity}) {
+      ExpectRefused("option " + name + ": want finite and >= 0, got ",
+                    [&](OptimizerOptions& o) { field(o) = value; });
+    }
+    ExpectTaken([&](OptimizerOptions& o) { field(o) = 0; });
+  }
+}
+
+TEST(OptionsTest, AveragingFactorsLieBelowOne) {
+  const std::pair<std::string, std::function<double&(OptimizerOptions&)>>
+      fields[] = {
+          {"muon.momentum",
+           [](OptimizerOptions& o) -> double& { return o.muon.momentum; }},
+          {"adamw.beta1",
+           [](OptimizerOptions& o) -> double& { return o.adamw.beta1; }},
+          {"adamw.beta2",
+           [](OptimizerOptions& o) -> double& { return o.adamw.beta2; }}};
+  for (const auto& [name, field] : fields) {
+    for (const double value : {1.0, -0.1, kNaN, kInfinity}) {
+      ExpectRefused("option " + name + ": want in [0, 1), got ",
+                    [&](OptimizerOptions& o) { field(o) = value; });
+    }
+    ExpectTaken([&](OptimizerOptions& o) { field(o) = 0; });
+  }
+}
+
+TEST(OptionsTest, NewtonSchulzStepsAreOneToSixteen) {
+  for (const int32_t steps : {0, -1, 17}) {
+    ExpectRefused(
+        "option muon.newton_schulz_steps: want in [1, 16], got ",
+        [steps](OptimizerOptions& o) { o.muon.newton_schulz_steps = steps; });
+  }
+  for (const int32_t steps : {1, 16}) {
+    ExpectTaken(
+        [steps](OptimizerOptions& o) { o.muon.newton_schulz_steps = steps; });
+  }
+}
+
+TEST(OptionsTest, CoefficientsAreThereAndFinite) {
+  ExpectRefused("option muon.coefficients: want at least one (a, b, c), got",
+                [](OptimizerOptions& o) { o.muon.coefficients.clear(); });
+  for (const NewtonSchulzCoefficients bad :
+       {NewtonSchulzCoefficients{kNaN, 1, 1},
+        NewtonSchulzCoefficients{1, kInfinity, 1},
+        NewtonSchulzCoefficients{1, 1, -kInfinity}}) {
+    ExpectRefused(
+        "option muon.coefficients[1]: want finite, got ",
+        [bad](OptimizerOptions& o) { o.muon.coefficients.push_back(bad); });
+  }
+}
+
+TEST(OptionsTest, AnUnknownScaleIsRefused) {
+  ExpectRefused(
+      "option muon.scale: want one of MuonScale, got 77",
+      [](OptimizerOptions& o) { o.muon.scale = static_cast<MuonScale>(77); });
+}
+
+TEST(OptionsTest, PlanLimitsHaveTheirRanges) {
+  ExpectRefused("option plan.bucket_bytes_max: want >= 1, got 0",
+                [](OptimizerOptions& o) { o.plan.bucket_bytes_max = 0; });
+  ExpectRefused("option plan.buckets_per_part: want >= 0, got -1",
+                [](OptimizerOptions& o) { o.plan.buckets_per_part = -1; });
+  ExpectRefused("option plan.rank_memory_bytes_max: want >= 0, got -5",
+                [](OptimizerOptions& o) { o.plan.rank_memory_bytes_max = -5; });
+  ExpectTaken([](OptimizerOptions& o) { o.plan.bucket_bytes_max = 1; });
+}
+
+TEST(OptionsTest, TheTimeoutIsFiniteAndPositive) {
+  for (const absl::Duration timeout :
+       {absl::ZeroDuration(), absl::Seconds(-1), absl::InfiniteDuration(),
+        -absl::InfiniteDuration()}) {
+    ExpectRefused("option timeout: want finite and > 0, got ",
+                  [timeout](OptimizerOptions& o) { o.timeout = timeout; });
+  }
+}
+
+}  // namespace
+}  // namespace muonshard

@@ -1,0 +1,456 @@
+#include "optimizer/unsharded/unsharded_optimizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "optimizer/compute/convert.h"
+#include "testing/known_spectra.h"
+#include "testing/reference_optimizer.h"
+#include "testing/status_matchers.h"
+
+namespace muonshard {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::IsOk;
+using testing::RandomValues;
+using testing::ReferenceGradients;
+using testing::ReferenceOptimizer;
+using testing::StatusIs;
+
+using Bytes = std::vector<std::byte>;
+
+Bytes As(DataType type, const std::vector<float>& values) {
+  Bytes bytes(values.size() * ByteWidth(type));
+  FromFloat(type, values, bytes.data());
+  return bytes;
+}
+
+std::vector<float> RandomFloats(const ParameterSpec& spec, uint64_t seed) {
+  const std::vector<double> values = RandomValues(ElementCount(spec), seed);
+  return {values.begin(), values.end()};
+}
+
+ParameterSpec Vector(std::string name, int64_t count) {
+  ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.shape = {count};
+  return spec;
+}
+
+ParameterSpec Matrix(std::string name, std::vector<int64_t> shape) {
+  ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.shape = std::move(shape);
+  spec.rule = Rule::kMuon;
+  return spec;
+}
+
+// Keeps the elements that an input borrows.
+class Input {
+ public:
+  // A parameter with these gradients, one rank each; none for an absent one.
+  Input& Add(DataType dtype, const std::vector<std::vector<float>>& ranks) {
+    LocalGradients local;
+    local.dtype = dtype;
+    local.groups.emplace_back();
+    for (const std::vector<float>& values : ranks) {
+      kept_.push_back(As(dtype, values));
+      local.groups[0].push_back({kept_.back().data()});
+    }
+    if (ranks.empty()) local.groups.clear();
+    step.gradients.push_back(std::move(local));
+    return *this;
+  }
+
+  UnshardedStepInput step;
+
+ private:
+  std::deque<Bytes> kept_;
+};
+
+UnshardedOptimizer Make(const std::vector<ParameterSpec>& specs,
+                        const std::vector<std::vector<float>>& values,
+                        const OptimizerOptions& options = {}) {
+  std::vector<Bytes> parameters;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    parameters.push_back(As(specs[i].dtype, values[i]));
+  }
+  auto optimizer = UnshardedOptimizer::Create(
+      specs, options, std::vector<int64_t>(specs.size(), 1),
+      std::move(parameters));
+  EXPECT_THAT(optimizer, IsOk());
+  return *std::move(optimizer);
+}
+
+std::vector<float> ValueOf(const UnshardedOptimizer& optimizer, size_t index,
+                           DataType dtype = DataType::kF32) {
+  const std::span<const std::byte> bytes = optimizer.parameter(index);
+  std::vector<float> values(bytes.size() / ByteWidth(dtype));
+  ToFloat(dtype, bytes.data(), values);
+  return values;
+}
+
+// Divides a matrix by its norm and subtracts it.
+OptimizerOptions PlainOptions() {
+  OptimizerOptions options;
+  options.muon.learning_rate = 1;
+  options.muon.weight_decay = 0;
+  options.muon.momentum = 0;
+  options.muon.coefficients = {{1, 0, 0}};
+  options.muon.newton_schulz_steps = 1;
+  options.adamw.learning_rate = 1;
+  options.adamw.weight_decay = 0;
+  options.adamw.beta1 = 0;
+  options.adamw.beta2 = 0;
+  return options;
+}
+
+TEST(UnshardedOptimizerTest, ASmallStepIsThatOfPaperAndPencil) {
+  OptimizerOptions options = PlainOptions();
+  options.adamw.epsilon = 1;
+  UnshardedOptimizer optimizer =
+      Make({Matrix("m", {1, 2}), Vector("v", 2)}, {{1, 1}, {2, 2}}, options);
+  Input input;
+  input.Add(DataType::kF32, {{3, 4}}).Add(DataType::kF32, {{0, 3}});
+  const auto outcome = optimizer.Step(input.step);
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_TRUE(outcome->updated);
+  EXPECT_EQ(outcome->gradient_norm, std::sqrt(9.0 + 16 + 9));
+  EXPECT_EQ(outcome->clip_factor, 1);
+  EXPECT_EQ(outcome->non_finite_count, 0);
+  EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(1 - 0.6f, 1 - 0.8f));
+  EXPECT_THAT(ValueOf(optimizer, 1), ElementsAre(2, 2 - 0.75f));
+  EXPECT_THAT(optimizer.first_moment(0), ElementsAre(3, 4));
+  EXPECT_TRUE(optimizer.second_moment(0).empty());
+  EXPECT_THAT(optimizer.second_moment(1), ElementsAre(0, 9));
+}
+
+// Specs of every kind of unit, for comparison with the fp64 reference.
+std::vector<ParameterSpec> SpecsOfEveryKind() {
+  ParameterSpec stacked = Matrix("stacked", {15, 12});
+  stacked.blocks = {.dimension = 0, .sizes = {3, 12}};
+  ParameterSpec beside = Matrix("beside", {10, 16});
+  beside.blocks = {.dimension = 1, .sizes = {4, 1, 11}};
+  beside.fan_out_dimension = 1;
+  ParameterSpec bank = Matrix("bank", {3, 7, 5});
+  bank.learning_rate_scale = 0.5;
+  ParameterSpec plain = Vector("plain", 300);
+  ParameterSpec bias = Vector("bias", 5);
+  bias.weight_decay = false;
+  bias.learning_rate_scale = 2;
+  return {Matrix("square", {16, 16}), stacked, beside, bank,
+          Matrix("row", {1, 20}),     plain,   bias};
+}
+
+// Over `steps` steps of `contributions` random gradients each. Muon: some 16
+// roundings of unit roundoff u stand before the iteration, which multiplies
+// them, and its own, by at most a^T; u a^T sqrt(m) is the bound of one. AdamW:
+// as many roundings of values up to 1 are divided by at least epsilon.
+double DifferenceBound(const ParameterSpec& spec,
+                       const OptimizerOptions& options, int steps) {
+  const double u = std::ldexp(1.0, -24);
+  const double count = static_cast<double>(ElementCount(spec));
+  // The weights themselves are rounded a few times a step.
+  const double weights = 4 * u * std::sqrt(count) * 2;
+  if (spec.rule == Rule::kAdamW) {
+    const double rate = options.adamw.learning_rate * spec.learning_rate_scale;
+    return steps *
+           (weights + 32 * u * rate / options.adamw.epsilon * std::sqrt(count));
+  }
+  const double amplification = std::pow(options.muon.coefficients[0].a,
+                                        options.muon.newton_schulz_steps);
+  const double largest_scale = 4;  // Of the shapes above.
+  return steps *
+         (weights +
+          16 * u * amplification * options.muon.learning_rate * largest_scale *
+              std::sqrt(count / static_cast<double>(spec.shape.back())));
+}
+
+void CompareWithReference(OptimizerOptions options, double clip_norm) {
+  constexpr int kSteps = 5;
+  constexpr int64_t kRanks = 3;
+  options.adamw.epsilon = 0.1;
+  std::vector<ParameterSpec> specs = SpecsOfEveryKind();
+  std::vector<Bytes> values;
+  std::vector<std::vector<double>> reference_values;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    specs[i].gradient_mode = GradientMode::kAccumulate;
+    const std::vector<float> first = RandomFloats(specs[i], 100 + i);
+    values.push_back(As(DataType::kF32, first));
+    reference_values.emplace_back(first.begin(), first.end());
+  }
+  const std::vector<int64_t> divisors(specs.size(), kRanks);
+  auto optimizer = UnshardedOptimizer::Create(specs, options, divisors, values);
+  ASSERT_THAT(optimizer, IsOk());
+  ReferenceOptimizer reference(specs, options, divisors, reference_values);
+
+  uint64_t seed = 1000;
+  for (int step = 0; step < kSteps; ++step) {
+    UnshardedStepInput input;
+    input.clip_norm = clip_norm;
+    std::vector<ReferenceGradients> reference_input;
+    std::deque<std::vector<float>> kept;
+    for (const ParameterSpec& spec : specs) {
+      LocalGradients local;
+      local.groups.emplace_back();
+      ReferenceGradients doubles;
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        local.groups[0].emplace_back();
+        doubles.emplace_back();
+        for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+          kept.push_back(RandomFloats(spec, ++seed));
+          local.groups[0].back().push_back(kept.back().data());
+          doubles.back().emplace_back(kept.back().begin(), kept.back().end());
+        }
+      }
+      input.gradients.push_back(std::move(local));
+      reference_input.push_back(std::move(doubles));
+    }
+    const auto outcome = optimizer->Step(input);
+    const auto expected = reference.Step(reference_input, clip_norm);
+    ASSERT_THAT(outcome, IsOk());
+    ASSERT_THAT(expected, IsOk());
+    EXPECT_TRUE(outcome->updated);
+    EXPECT_NEAR(outcome->gradient_norm, expected->gradient_norm,
+                8 * std::ldexp(1.0, -24) * expected->gradient_norm);
+    EXPECT_EQ(outcome->clip_factor<1, clip_norm> 0);
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::vector<float> value = ValueOf(*optimizer, i);
+    double squares = 0;
+    for (size_t k = 0; k < value.size(); ++k) {
+      const double difference = double{value[k]} - reference.parameter(i)[k];
+      squares += difference * difference;
+    }
+    EXPECT_LT(std::sqrt(squares), DifferenceBound(specs[i], options, kSteps))
+        << specs[i].name;
+  }
+}
+
+TEST(UnshardedOptimizerTest, StaysWithinItsBoundOfTheFp64Reference) {
+  CompareWithReference({}, 0);
+}
+
+TEST(UnshardedOptimizerTest, ClippedAndScaledOtherwiseItStaysThereToo) {
+  OptimizerOptions options;
+  options.muon.learning_rate = 0.02;
+  options.muon.weight_decay = 0.5;
+  options.muon.momentum = 0.8;
+  options.muon.nesterov = false;
+  options.muon.scale = MuonScale::kMatchAdamWRms;
+  options.adamw.learning_rate = 0.05;
+  options.adamw.beta1 = 0.5;
+  options.adamw.beta2 = 0.9;
+  options.adamw.weight_decay = 0.3;
+  CompareWithReference(options, 0.5);
+}
+
+TEST(UnshardedOptimizerTest, UnitsOfAParameterAreParametersOfTheirOwn) {
+  // The same elements as a bank, as blocks of rows and as two matrices.
+  const ParameterSpec bank = Matrix("bank", {2, 9, 15});
+  ParameterSpec stacked = Matrix("stacked", {18, 15});
+  stacked.blocks = {.dimension = 0, .sizes = {9, 9}};
+  const std::vector<float> values = RandomFloats(bank, 1);
+  const std::vector<float> gradient = RandomFloats(bank, 2);
+  const auto half = [](const std::vector<float>& whole, size_t index) {
+    const auto start = whole.begin() + static_cast<int64_t>(135 * index);
+    return std::vector<float>(start, start + 135);
+  };
+  UnshardedOptimizer whole = Make({bank, stacked}, {values, values});
+  UnshardedOptimizer halves = Make({Matrix("a", {9, 15}), Matrix("b", {9, 15})},
+                                   {half(values, 0), half(values, 1)});
+  Input whole_input;
+  whole_input.Add(DataType::kF32, {gradient}).Add(DataType::kF32, {gradient});
+  Input halves_input;
+  halves_input.Add(DataType::kF32, {half(gradient, 0)})
+      .Add(DataType::kF32, {half(gradient, 1)});
+  const auto whole_outcome = whole.Step(whole_input.step);
+  const auto halves_outcome = halves.Step(halves_input.step);
+  ASSERT_THAT(whole_outcome, IsOk());
+  ASSERT_THAT(halves_outcome, IsOk());
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t k = 0; k < 2; ++k) {
+      EXPECT_EQ(half(ValueOf(whole, i), k), ValueOf(halves, k));
+    }
+  }
+  EXPECT_DOUBLE_EQ(whole_outcome->gradient_norm,
+                   std::sqrt(2.0) * halves_outcome->gradient_norm);
+}
+
+TEST(UnshardedOptimizerTest, NarrowParametersAreRoundedOnceFromF32) {
+  for (const DataType type : {DataType::kBF16, DataType::kF16}) {
+    for (ParameterSpec wide : {Matrix("m", {6, 8}), Vector("v", 48)}) {
+      ParameterSpec narrow = wide;
+      narrow.dtype = narrow.gradient_dtype = type;
+      std::vector<float> values = RandomFloats(wide, 3);
+      ToFloat(type, As(type, values).data(), values);
+      std::vector<float> gradient = RandomFloats(wide, 4);
+      ToFloat(type, As(type, gradient).data(), gradient);
+      UnshardedOptimizer expected = Make({wide}, {values});
+      UnshardedOptimizer optimizer = Make({narrow}, {values});
+      Input expected_input;
+      expected_input.Add(DataType::kF32, {gradient});
+      Input input;
+      input.Add(type, {gradient});
+      ASSERT_THAT(expected.Step(expected_input.step), IsOk());
+      ASSERT_THAT(optimizer.Step(input.step), IsOk());
+      const Bytes rounded = As(type, ValueOf(expected, 0));
+      EXPECT_EQ(
+          Bytes(optimizer.parameter(0).begin(), optimizer.parameter(0).end()),
+          rounded);
+    }
+  }
+}
+
+TEST(UnshardedOptimizerTest, ANonFiniteGradientSkipsTheStepAndLeavesEveryBit) {
+  const std::vector<ParameterSpec> specs = {Matrix("m", {3, 4}),
+                                            Vector("v", 6)};
+  const std::vector<std::vector<float>> values = {RandomFloats(specs[0], 5),
+                                                  RandomFloats(specs[1], 6)};
+  UnshardedOptimizer skipped = Make(specs, values);
+  UnshardedOptimizer never = Make(specs, values);
+  const auto step = [&](UnshardedOptimizer& optimizer, float planted) {
+    Input input;
+    std::vector<float> gradient = RandomFloats(specs[1], 8);
+    gradient[2] = planted;
+    input.Add(DataType::kF32, {RandomFloats(specs[0], 7)})
+        .Add(DataType::kF32, {gradient, gradient});
+    return *optimizer.Step(input.step);
+  };
+  EXPECT_TRUE(step(skipped, 1).updated);
+  for (const float planted : {std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::max()}) {
+    const UnshardedStepOutcome outcome = step(skipped, planted);
+    EXPECT_FALSE(outcome.updated);
+    EXPECT_EQ(outcome.non_finite_count, 1);
+  }
+  EXPECT_TRUE(step(skipped, 2).updated);
+  EXPECT_TRUE(step(never, 1).updated);
+  EXPECT_TRUE(step(never, 2).updated);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(ValueOf(skipped, i), ValueOf(never, i));
+    EXPECT_TRUE(
+        std::ranges::equal(skipped.first_moment(i), never.first_moment(i)));
+    EXPECT_TRUE(
+        std::ranges::equal(skipped.second_moment(i), never.second_moment(i)));
+  }
+}
+
+TEST(UnshardedOptimizerTest, AnAbsentGradientIsAnErrorOrZerosOrSkips) {
+  OptimizerOptions options;
+  options.adamw.learning_rate = 0.5;
+  options.adamw.weight_decay = 1;
+  ParameterSpec wanted = Vector("wanted", 1);
+  ParameterSpec zeros = Vector("zeros", 1);
+  zeros.absent_gradient = AbsentGradient::kZeros;
+  ParameterSpec skip = Vector("skip", 1);
+  skip.absent_gradient = AbsentGradient::kSkip;
+  UnshardedOptimizer optimizer =
+      Make({wanted, zeros, skip}, {{4}, {4}, {4}}, options);
+  Input absent;
+  absent.Add(DataType::kF32, {}).Add(DataType::kF32, {});
+  absent.Add(DataType::kF32, {{1}});
+  EXPECT_THAT(optimizer.Step(absent.step),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "\"wanted\""));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(ValueOf(optimizer, i), ElementsAre(4)) << i;
+  }
+  Input present;
+  present.Add(DataType::kF32, {{0}}).Add(DataType::kF32, {});
+  present.Add(DataType::kF32, {});
+  ASSERT_THAT(optimizer.Step(present.step), IsOk());
+  EXPECT_THAT(ValueOf(optimizer, 1), ElementsAre(2));
+  EXPECT_THAT(ValueOf(optimizer, 2), ElementsAre(4));
+  // What was skipped has not aged: its first step is a first step.
+  UnshardedOptimizer fresh = Make({skip}, {{4}}, options);
+  Input all;
+  for (int i = 0; i < 3; ++i) all.Add(DataType::kF32, {{0.3f}});
+  Input one;
+  one.Add(DataType::kF32, {{0.3f}});
+  ASSERT_THAT(optimizer.Step(all.step), IsOk());
+  ASSERT_THAT(fresh.Step(one.step), IsOk());
+  EXPECT_EQ(ValueOf(optimizer, 2), ValueOf(fresh, 0));
+}
+
+TEST(UnshardedOptimizerTest, ClippingMultipliesGradientsBeforeTheMoments) {
+  UnshardedOptimizer optimizer =
+      Make({Vector("v", 2)}, {{0, 0}}, PlainOptions());
+  Input input;
+  input.Add(DataType::kF32, {{3, 4}});
+  input.step.clip_norm = 1;
+  const auto outcome = optimizer.Step(input.step);
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->gradient_norm, 5);
+  EXPECT_EQ(outcome->clip_factor, 1 / (5 + 1e-6));
+  const float factor = static_cast<float>(outcome->clip_factor);
+  EXPECT_THAT(optimizer.first_moment(0), ElementsAre(factor * 3, factor * 4));
+}
+
+TEST(UnshardedOptimizerTest, LearningRatesOfAStepReplaceThoseOfTheOptions) {
+  const std::vector<ParameterSpec> specs = {Matrix("m", {1, 1}),
+                                            Vector("v", 1)};
+  UnshardedOptimizer optimizer = Make(specs, {{0}, {0}}, PlainOptions());
+  Input input;
+  input.Add(DataType::kF32, {{1}}).Add(DataType::kF32, {{1}});
+  input.step.muon_learning_rate = 0.25;
+  input.step.adamw_learning_rate = 0.5;
+  ASSERT_THAT(optimizer.Step(input.step), IsOk());
+  EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(-0.25f));
+  EXPECT_THAT(ValueOf(optimizer, 1), ElementsAre(-0.5f));
+  input.step.muon_learning_rate = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(optimizer.Step(input.step),
+              StatusIs(absl::StatusCode::kInvalidArgument, "learning_rate"));
+  EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(-0.25f));
+}
+
+TEST(UnshardedOptimizerTest, WrongStepsAreRefused) {
+  UnshardedOptimizer optimizer = Make({Vector("v", 1)}, {{0}});
+  Input input;
+  EXPECT_THAT(optimizer.Step(input.step),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "gradients of 1 parameters, got 0"));
+  input.Add(DataType::kBF16, {{1}});
+  EXPECT_THAT(optimizer.Step(input.step),
+              StatusIs(absl::StatusCode::kInvalidArgument, "\"v\""));
+  input.step.clip_norm = -1;
+  EXPECT_THAT(optimizer.Step(input.step),
+              StatusIs(absl::StatusCode::kInvalidArgument, "clip_norm"));
+}
+
+TEST(UnshardedOptimizerTest, WrongSpecsAreRefused) {
+  const auto expect_invalid = [](const ParameterSpec& spec, size_t bytes,
+                                 const std::string& text) {
+    EXPECT_THAT(UnshardedOptimizer::Create({spec}, {}, {1}, {Bytes(bytes)}),
+                StatusIs(absl::StatusCode::kInvalidArgument, text));
+  };
+  ParameterSpec spec = Vector("v", 2);
+  expect_invalid(spec, 7, "\"v\": want 8 bytes of first values, got 7");
+  spec.dtype = DataType::kF64;
+  expect_invalid(spec, 16, "want dtype bf16, f16 or f32, got f64");
+  spec = Vector("v", 2);
+  spec.gradient_dtype = DataType::kI32;
+  expect_invalid(spec, 8, "want gradient dtype bf16, f16 or f32, got i32");
+  spec.gradient_dtype = DataType::kF16;
+  spec.gradient_mode = GradientMode::kAccumulate;
+  expect_invalid(spec, 8, "want gradient dtype f32 to accumulate, got f16");
+  expect_invalid(Matrix("m", {2}), 8, "want 2 or 3 dimensions for muon, got 1");
+
+  EXPECT_THAT(UnshardedOptimizer::Create({spec}, {}, {}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "got 0 divisors"));
+  OptimizerOptions options;
+  options.muon.momentum = 1;
+  EXPECT_THAT(UnshardedOptimizer::Create({}, options, {}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "momentum"));
+}
+
+}  // namespace
+}  // namespace muonshard

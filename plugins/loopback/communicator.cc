@@ -1,0 +1,172 @@
+#include "plugins/loopback/communicator.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "plugins/loopback/group.h"
+#include "plugins/loopback/parts.h"
+
+namespace muonshard::loopback {
+namespace {
+
+// Of a cache line, and enough for any vector register.
+constexpr std::align_val_t kMemoryAlignment{64};
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Domain> domain,
+                           std::shared_ptr<Group> group,
+                           const Identity& identity)
+    : domain_(std::move(domain)),
+      group_(std::move(group)),
+      identity_(identity),
+      condition_(domain_->host()),
+      service_condition_(domain_->host()),
+      poster_(identity.program),
+      bytes_sent_to_(static_cast<size_t>(group_->size())) {}
+
+Communicator::~Communicator() {
+  for (void* memory : memory_) operator delete(memory, kMemoryAlignment);
+}
+
+void Communicator::Leave(HostLock& lock) {
+  group_->Leave(rank(), unfinished_ > 0);
+  domain_->Settle(lock);
+  stop_ = true;
+  service_condition_.NotifyAll();
+  if (domain_->InAction()) {
+    // What is still to run may be behind the action that this is.
+    abandoned_ = true;
+    if (service_ == Service::kRunning) domain_->Retire(service_task_);
+    return;
+  }
+  while (unfinished_ > 0 || service_ == Service::kStarting) {
+    condition_.Wait(lock, kNever);
+    domain_->Settle(lock);
+  }
+  if (service_ == Service::kRunning) {
+    lock.Unlock();
+    domain_->host().JoinTask(service_task_);
+    lock.Lock();
+  }
+  domain_->JoinRetired(lock);
+}
+
+void Communicator::WorkPosted(Work& work, uint64_t task) {
+  ++unfinished_;
+  if (work.call.deadline_ns != kNever) {
+    deadlines_.emplace(work.call.deadline_ns, &work);
+  }
+  several_post_ = several_post_ || (posted_ && task != poster_);
+  posted_ = true;
+  poster_ = task;
+}
+
+void Communicator::WorkEnded(Work& work) {
+  --unfinished_;
+  const auto [begin, end] = deadlines_.equal_range(work.call.deadline_ns);
+  const auto entry = std::find_if(
+      begin, end, [&](const auto& e) { return e.second == &work; });
+  if (entry != end) deadlines_.erase(entry);
+  if (work.outcome.ok()) {
+    ++calls_[work.call.kind];
+    CountBytes(work.call, rank(), bytes_sent_to_);
+  }
+  condition_.NotifyAll();
+}
+
+int64_t Communicator::earliest_deadline() const {
+  // What is left of a broken group ends as soon as it can, deadline or not.
+  const bool none = deadlines_.empty() || group_->broken();
+  return none ? kNever : deadlines_.begin()->first;
+}
+
+bool Communicator::CheckDeadlines() {
+  if (earliest_deadline() == kNever) return false;
+  if (earliest_deadline() > domain_->host().Now()) return false;
+  group_->Break(group_->DeadlinePassed(*deadlines_.begin()->second));
+  return true;
+}
+
+void Communicator::WaitEnds() {
+  --waiters_;
+  if (group_->HasUnclaimedParts()) CallService();
+}
+
+void Communicator::CallService() {
+  if (service_ != Service::kNone || stop_) {
+    service_condition_.NotifyAll();
+    return;
+  }
+  service_ = Service::kStarting;
+  domain_->Later([self = shared_from_this()] { self->StartService(); });
+}
+
+void Communicator::WatchDeadlines() {
+  if (service_ != Service::kRunning ||
+      earliest_deadline() < service_wakes_ns_) {
+    CallService();
+  }
+}
+
+void Communicator::StartService() {
+  auto self =
+      std::make_unique<std::shared_ptr<Communicator>>(shared_from_this());
+  const muonshard_task task =
+      domain_->host().StartTask("loopback service", &Serve, self.get());
+  HostLock lock(domain_->mutex());
+  if (task == nullptr) {
+    service_ = Service::kNone;
+    stop_ = true;
+    group_->Break({.code = MUONSHARD_E_SYSTEM,
+                   .text = "rank " + std::to_string(rank()) + " of group " +
+                           Quoted(group_->name()) + " cannot start a task",
+                   .rank = rank()});
+  } else {
+    self.release();  // Of the task from here on.
+    service_ = Service::kRunning;
+    service_task_ = task;
+    if (abandoned_) domain_->Retire(task);
+  }
+  condition_.NotifyAll();
+}
+
+void Communicator::Serve(void* argument) noexcept {
+  const std::unique_ptr<std::shared_ptr<Communicator>> self(
+      static_cast<std::shared_ptr<Communicator>*>(argument));
+  (*self)->ServeUntilStopped();
+}
+
+void Communicator::ServeUntilStopped() {
+  HostLock lock(domain_->mutex());
+  while (!stop_) {
+    domain_->Settle(lock);
+    if (stop_) break;
+    if (group_->RunOnePart(lock, rank())) continue;
+    if (CheckDeadlines()) continue;
+    service_wakes_ns_ = earliest_deadline();
+    service_condition_.Wait(lock, service_wakes_ns_);
+  }
+  domain_->Settle(lock);
+}
+
+void Communicator::Count(muonshard_counters* counters) const {
+  std::copy(std::begin(calls_), std::end(calls_), counters->calls);
+  std::copy(bytes_sent_to_.begin(), bytes_sent_to_.end(),
+            counters->bytes_sent_to);
+}
+
+void* Communicator::NewMemory(uint64_t bytes) {
+  memory_.reserve(memory_.size() + 1);
+  memory_.push_back(operator new(std::max<uint64_t>(bytes, 1),
+                                 kMemoryAlignment));
+  return memory_.back();
+}
+
+void Communicator::FreeMemory(void* memory) {
+  std::erase(memory_, memory);
+  operator delete(memory, kMemoryAlignment);
+}
+
+}  // namespace muonshard::loopback

@@ -1,0 +1,257 @@
+#include "plugins/loopback/group.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "plugins/loopback/mismatch.h"
+#include "plugins/loopback/parts.h"
+
+namespace muonshard::loopback {
+
+Group::Group(std::shared_ptr<Domain> domain, std::string name, int32_t size)
+    : domain_(std::move(domain)),
+      name_(std::move(name)),
+      size_(size),
+      members_(Index(size)),
+      left_(Index(size)),
+      posted_(Index(size)) {}
+
+void Group::NotifyMembers() {
+  for (Communicator* member : members_) {
+    if (member != nullptr) member->condition().NotifyAll();
+  }
+}
+
+void Group::Post(const std::shared_ptr<Work>& work) {
+  Communicator& communicator = *work->communicator;
+  communicator.WorkPosted(*work, domain_->host().CurrentTask());
+  if (broken()) return EndWork(*work);
+  const bool message = work->call.pairwise();
+  const Slot& slot = message ? PlaceMessage(work) : PlaceAll(work);
+  for (size_t index = 0; index < slot.ranks.size(); ++index) {
+    const int32_t rank = slot.ranks[index];
+    if (!left_[Index(rank)]) continue;
+    Outcome left = RankLeft(rank, "before " + DescribeSlot(slot));
+    left.sequence = slot.sequence;
+    return Break(left);
+  }
+  Advance();
+}
+
+Slot& Group::PlaceAll(const std::shared_ptr<Work>& work) {
+  const size_t rank = Index(work->communicator->rank());
+  work->sequence = posted_[rank]++;
+  if (work->sequence == ended_ + slots_.size()) {
+    std::vector<int32_t> ranks(Index(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    slots_.push_back(std::make_shared<Slot>(work->sequence, std::move(ranks)));
+  }
+  Slot& slot = *slots_[work->sequence - ended_];
+  slot.works[rank] = work;
+  return slot;
+}
+
+Slot& Group::PlaceMessage(const std::shared_ptr<Work>& work) {
+  const int32_t rank = work->communicator->rank();
+  const size_t end = work->call.kind == MUONSHARD_SEND ? 0 : 1;
+  const int32_t sender = end == 0 ? rank : work->call.peer;
+  const int32_t receiver = end == 0 ? work->call.peer : rank;
+  Pair& pair = pairs_[{sender, receiver}];
+  work->sequence = pair.posted[end]++;
+  work->gate = posted_[Index(rank)];
+  if (work->sequence == pair.first + pair.slots.size()) {
+    pair.slots.push_back(std::make_shared<Slot>(
+        work->sequence, std::vector<int32_t>{sender, receiver}));
+    ++open_messages_;
+  }
+  Slot& slot = *pair.slots[work->sequence - pair.first];
+  slot.works[end] = work;
+  return slot;
+}
+
+void Group::ProducerEnded(Work& work) {
+  --work.unready;
+  if (work.unready == 0 && !work.ended) Advance();
+}
+
+void Group::Advance() {
+  while (!broken() && !slots_.empty()) {
+    const std::shared_ptr<Slot> front = slots_.front();
+    if (front->state != Slot::State::kGathering) break;
+    if (!Agree(*front) || !Arrived(*front)) break;
+    Start(front);
+  }
+  if (!broken() && open_messages_ > 0) AdvanceMessages();
+}
+
+void Group::AdvanceMessages() {
+  for (auto& [ranks, pair] : pairs_) {
+    for (const std::shared_ptr<Slot>& slot : pair.slots) {
+      if (slot->state != Slot::State::kGathering || !slot->posted()) continue;
+      if (!Agree(*slot)) return;  // Agree has emptied pairs_.
+      if (Arrived(*slot)) Start(slot);
+    }
+    while (!pair.slots.empty() &&
+           pair.slots.front()->state == Slot::State::kEnded) {
+      pair.slots.pop_front();
+      ++pair.first;
+      --open_messages_;
+    }
+  }
+}
+
+bool Group::Agree(Slot& slot) {
+  for (size_t i = 0; i < slot.works.size(); ++i) {
+    if (slot.works[i] == nullptr || slot.agreed[i]) continue;
+    for (size_t j = 0; j < slot.works.size(); ++j) {
+      if (!slot.agreed[j]) continue;
+      const RankCall left{slot.works[std::min(i, j)]->call,
+                          slot.ranks[std::min(i, j)]};
+      const RankCall right{slot.works[std::max(i, j)]->call,
+                           slot.ranks[std::max(i, j)]};
+      const Outcome compared = CompareCalls(left, right, slot.sequence, name_);
+      if (!compared.ok()) {
+        Break(compared);
+        return false;
+      }
+      // To agree with one is to agree with all, but for what each pair of
+      // ranks exchanges.
+      if (left.call.kind != MUONSHARD_ALL_TO_ALL_V) break;
+    }
+    slot.agreed[i] = true;
+  }
+  return true;
+}
+
+bool Group::Arrived(const Slot& slot) const {
+  for (size_t index = 0; index < slot.works.size(); ++index) {
+    if (!slot.arrived(index) || slot.works[index]->gate > ended_) return false;
+  }
+  return true;
+}
+
+void Group::Start(const std::shared_ptr<Slot>& slot) {
+  uint64_t bytes = 0;
+  for (const std::shared_ptr<Work>& work : slot->works) {
+    slot->calls.push_back(&work->call);
+    bytes += work->call.bytes();
+  }
+  if (PhaseCount(slot->calls[0]->kind) == 0 || bytes == 0) {
+    return Finish(*slot);
+  }
+  slot->state = Slot::State::kRunning;
+  const Communicator& first = *slot->works[0]->communicator;
+  if (bytes <= first.identity().options.small_bytes) {
+    slot->in_flight = 1;
+    domain_->Later(
+        [self = shared_from_this(), slot] { self->RunWhole(*slot); });
+    return;
+  }
+  running_.push_back(slot);
+  OpenPhase(*slot);
+}
+
+void Group::RunWhole(Slot& slot) {
+  const auto parts =
+      static_cast<int32_t>(slot.calls[0]->pairwise() ? 1 : slot.calls.size());
+  for (int32_t phase = 0; phase < PhaseCount(slot.calls[0]->kind); ++phase) {
+    for (int32_t part = 0; part < parts; ++part) {
+      RunPart(slot.calls, phase, part, stop_);
+    }
+  }
+  HostLock lock(domain_->mutex());
+  slot.in_flight = 0;
+  if (broken()) return EndWorks(slot);
+  Finish(slot);
+  Advance();
+}
+
+void Group::OpenPhase(Slot& slot) {
+  const size_t parts = slot.calls[0]->pairwise() ? 1 : slot.calls.size();
+  slot.claimed.assign(parts, false);
+  slot.unclaimed = slot.unfinished = static_cast<int32_t>(parts);
+  bool waiters = false;
+  for (Communicator* member : members_) {
+    if (member == nullptr || !member->has_waiters()) continue;
+    member->condition().NotifyAll();
+    waiters = true;
+  }
+  // Tasks that wait run the parts of all ranks. Where nobody waits, the ranks
+  // compute, and their services run the parts beside them.
+  if (waiters) return;
+  for (const std::shared_ptr<Work>& work : slot.works) {
+    work->communicator->CallService();
+  }
+}
+
+bool Group::HasUnclaimedParts() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& slot) { return slot->unclaimed > 0; });
+}
+
+bool Group::RunOnePart(HostLock& lock, int32_t rank) {
+  const auto found =
+      std::find_if(running_.begin(), running_.end(),
+                   [](const auto& slot) { return slot->unclaimed > 0; });
+  if (found == running_.end()) return false;
+  const std::shared_ptr<Slot> slot = *found;
+  auto part = slot->claimed.begin();
+  if (!slot->calls[0]->pairwise()) part += rank;
+  if (*part)
+    part = std::find(slot->claimed.begin(), slot->claimed.end(), false);
+  *part = true;
+  --slot->unclaimed;
+  ++slot->in_flight;
+  const auto index = static_cast<int32_t>(part - slot->claimed.begin());
+  lock.Unlock();
+  RunPart(slot->calls, slot->phase, index, stop_);
+  lock.Lock();
+  --slot->in_flight;
+  PartEnded(slot);
+  return true;
+}
+
+void Group::PartEnded(const std::shared_ptr<Slot>& slot) {
+  if (broken()) {
+    if (slot->in_flight == 0) EndWorks(*slot);
+    return;
+  }
+  if (--slot->unfinished > 0) return;
+  if (++slot->phase < PhaseCount(slot->calls[0]->kind)) return OpenPhase(*slot);
+  std::erase(running_, slot);
+  Finish(*slot);
+  Advance();
+}
+
+void Group::Finish(Slot& slot) {
+  const bool message = slot.calls[0]->pairwise();
+  EndWorks(slot);
+  if (message) return;  // AdvanceMessages takes it away.
+  slots_.pop_front();
+  ++ended_;
+}
+
+void Group::EndWorks(Slot& slot) {
+  slot.state = Slot::State::kEnded;
+  for (const std::shared_ptr<Work>& work : slot.works) {
+    if (work != nullptr) EndWork(*work);
+  }
+}
+
+void Group::EndWork(Work& work) {
+  work.ended = true;
+  work.outcome = failure_;
+  if (failure_.ok()) work.outcome.sequence = work.sequence;
+  work.communicator->WorkEnded(work);
+  if (work.callbacks.empty()) return;
+  domain_->Later([ended = work.shared_from_this()] {
+    muonshard_status status;
+    Report(ended->outcome, &status);
+    for (const Work::Callback& callback : ended->callbacks) {
+      callback.function(callback.argument, &status);
+    }
+    ended->callbacks.clear();
+  });
+}
+
+}  // namespace muonshard::loopback

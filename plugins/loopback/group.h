@@ -1,0 +1,151 @@
+// N ranks of one process and the operations that they have in common.
+//
+// In this file
+//   N        number of ranks
+//   arrives  an operation of a rank arrives when its producers have ended and
+//            all operations of all ranks (not messages) that the rank posted
+//            before it have ended
+//
+// Ordering     Operations of all ranks run one at a time, in the order posted.
+//              Messages meet per pair of ranks, in the order posted, and run
+//              beside one another and beside later operations: a rank that
+//              wants one after the other makes it a producer of the other.
+// Threads      Everything wants the domain's mutex held, but for what is
+//              const.
+// Errors       The first one breaks the group: every work ends with it, as soon
+//              as no task uses its buffers, and so does every later call.
+
+#ifndef PLUGINS_LOOPBACK_GROUP_H_
+#define PLUGINS_LOOPBACK_GROUP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugins/loopback/communicator.h"
+#include "plugins/loopback/domain.h"
+#include "plugins/loopback/outcome.h"
+#include "plugins/loopback/slot.h"
+#include "plugins/loopback/work.h"
+
+namespace muonshard::loopback {
+
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  Group(std::shared_ptr<Domain> domain, std::string name, int32_t size);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::shared_ptr<Domain>& domain() const { return domain_; }
+  const std::string& name() const { return name_; }
+  int32_t size() const { return size_; }
+
+  // Takes the place of its rank, until `Leave`.
+  Outcome Enter(Communicator* communicator);
+  bool complete() const { return entered_ == size_; }
+  // Ranks that have not entered.
+  std::vector<int32_t> Absent() const;
+  // `unfinished`: the rank has works that have not ended.
+  void Leave(int32_t rank, bool unfinished);
+  // Null for a rank that has not entered or has left.
+  Communicator* member(int32_t rank) const { return members_[Index(rank)]; }
+
+  // Starts the operation of `work`. It may end here.
+  void Post(const std::shared_ptr<Work>& work);
+  // A producer of `work` has ended.
+  void ProducerEnded(Work& work);
+
+  // The first call decides.
+  void Break(const Outcome& outcome);
+  bool broken() const { return !failure_.ok(); }
+  const Outcome& failure() const { return failure_; }
+  // What breaks the group when the deadline of `work` has passed.
+  Outcome DeadlinePassed(const Work& work) const;
+
+  // Runs a part without the mutex, of `rank` if there is one, else of any
+  // other; false if all are taken.
+  bool RunOnePart(HostLock& lock, int32_t rank);
+  bool HasUnclaimedParts() const;
+
+  // The ranks without whose posts `work` cannot end.
+  std::vector<int32_t> Lacking(const Work& work) const;
+
+  // For rendezvous other than operations: each rank's request of a split.
+  struct SplitRequest {
+    bool came = false;
+    int32_t color = 0;
+    int32_t key = 0;
+    std::string name;
+    Communicator::Identity identity;
+  };
+  struct Split {
+    std::vector<SplitRequest> requests;
+    int32_t came = 0;
+    bool made = false;
+    std::vector<std::shared_ptr<Communicator>> children;  // Null: color -1.
+    int32_t taken = 0;
+  };
+  // The split with this number, begun on first use.
+  Split& SplitOf(uint64_t number);
+  void EraseSplit(uint64_t number) { splits_.erase(number); }
+  // OK, or that a rank has left.
+  Outcome CheckNobodyLeft() const;
+  void NotifyMembers();
+
+ private:
+  // The messages from one rank to another.
+  struct Pair {
+    std::deque<std::shared_ptr<Slot>> slots;
+    uint64_t first = 0;           // Sequence of the front slot.
+    uint64_t posted[2] = {0, 0};  // By the sender, by the receiver.
+  };
+
+  static size_t Index(int32_t rank) { return static_cast<size_t>(rank); }
+
+  Slot& PlaceAll(const std::shared_ptr<Work>& work);
+  Slot& PlaceMessage(const std::shared_ptr<Work>& work);
+  // Starts whatever all ranks have arrived for.
+  void Advance();
+  void AdvanceMessages();
+  // False if the ranks disagree, which breaks the group.
+  bool Agree(Slot& slot);
+  bool Arrived(const Slot& slot) const;
+  void Start(const std::shared_ptr<Slot>& slot);
+  void RunWhole(Slot& slot);
+  void OpenPhase(Slot& slot);
+  void PartEnded(const std::shared_ptr<Slot>& slot);
+  void Finish(Slot& slot);
+  void EndWorks(Slot& slot);
+  void EndWork(Work& work);
+  Outcome RankLeft(int32_t rank, const std::string& consequence) const;
+  const Slot* SlotOf(const Work& work) const;
+  std::string DescribeSlot(const Slot& slot) const;
+
+  const std::shared_ptr<Domain> domain_;
+  const std::string name_;
+  const int32_t size_;
+
+  int32_t entered_ = 0;
+  std::vector<Communicator*> members_;
+  std::vector<bool> left_;
+  Outcome failure_;
+  // Set with failure_, and read without the mutex by parts that run.
+  std::atomic<bool> stop_{false};
+
+  std::deque<std::shared_ptr<Slot>> slots_;  // The front one runs or is next.
+  uint64_t ended_ = 0;                       // Sequence of the front slot.
+  std::vector<uint64_t> posted_;  // Operations of all ranks, by rank.
+  std::map<std::pair<int32_t, int32_t>, Pair> pairs_;
+  int32_t open_messages_ = 0;
+  std::vector<std::shared_ptr<Slot>> running_;  // With parts to claim or end.
+  std::map<uint64_t, Split> splits_;
+};
+
+}  // namespace muonshard::loopback
+
+#endif  // PLUGINS_LOOPBACK_GROUP_H_

@@ -1,0 +1,151 @@
+// How a group is entered, left and broken, and what is said about it.
+
+#include <algorithm>
+
+#include "plugins/loopback/group.h"
+
+namespace muonshard::loopback {
+
+Outcome Group::Enter(Communicator* communicator) {
+  const size_t rank = Index(communicator->rank());
+  if (members_[rank] != nullptr) {
+    return {.code = MUONSHARD_E_MISMATCH,
+            .text = "two ranks " + std::to_string(rank) + " came to group " +
+                    Quoted(name_),
+            .rank = communicator->rank()};
+  }
+  members_[rank] = communicator;
+  ++entered_;
+  return {};
+}
+
+std::vector<int32_t> Group::Absent() const {
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < size_; ++rank) {
+    if (members_[Index(rank)] == nullptr) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Group::Leave(int32_t rank, bool unfinished) {
+  members_[Index(rank)] = nullptr;
+  left_[Index(rank)] = true;
+  // A peer needs this rank if an operation or a split has begun that lacks it.
+  bool needed = unfinished || !slots_.empty();
+  for (const auto& [ranks, pair] : pairs_) {
+    const bool member = ranks.first == rank || ranks.second == rank;
+    needed = needed || (member && !pair.slots.empty());
+  }
+  for (const auto& [number, split] : splits_) needed = needed || !split.made;
+  if (needed) Break(RankLeft(rank, "before all that was begun had ended"));
+}
+
+Outcome Group::RankLeft(int32_t rank, const std::string& consequence) const {
+  return {.code = MUONSHARD_E_ABORTED,
+          .text = "rank " + std::to_string(rank) + " left the group " +
+                  Quoted(name_) + " " + consequence,
+          .rank = rank};
+}
+
+Outcome Group::CheckNobodyLeft() const {
+  const auto left = std::find(left_.begin(), left_.end(), true);
+  if (left == left_.end()) return {};
+  return RankLeft(static_cast<int32_t>(left - left_.begin()), "before this");
+}
+
+void Group::Break(const Outcome& outcome) {
+  if (broken()) return;
+  failure_ = outcome;
+  stop_ = true;
+  // Where parts are in flight, the last of them to end ends the works.
+  const auto end = [this](const std::shared_ptr<Slot>& slot) {
+    if (slot->in_flight == 0 && slot->state != Slot::State::kEnded) {
+      EndWorks(*slot);
+    }
+  };
+  std::for_each(slots_.begin(), slots_.end(), end);
+  for (const auto& [ranks, pair] : pairs_) {
+    std::for_each(pair.slots.begin(), pair.slots.end(), end);
+  }
+  slots_.clear();
+  pairs_.clear();
+  open_messages_ = 0;
+  running_.clear();
+  NotifyMembers();
+}
+
+const Slot* Group::SlotOf(const Work& work) const {
+  if (!work.call.pairwise()) return slots_[work.sequence - ended_].get();
+  const int32_t rank = work.communicator->rank();
+  const bool sends = work.call.kind == MUONSHARD_SEND;
+  const Pair& pair = pairs_.at(sends ? std::pair(rank, work.call.peer)
+                                     : std::pair(work.call.peer, rank));
+  return pair.slots[work.sequence - pair.first].get();
+}
+
+std::string Group::DescribeSlot(const Slot& slot) const {
+  for (const std::shared_ptr<Work>& work : slot.works) {
+    if (work != nullptr) return Describe(work->call, slot.sequence, name_);
+  }
+  return "operation " + std::to_string(slot.sequence);
+}
+
+Outcome Group::DeadlinePassed(const Work& work) const {
+  // An operation behind another waits for the ranks that the first one lacks.
+  const Slot* slot = SlotOf(work);
+  std::string text = DescribeSlot(*slot) + ": deadline passed";
+  const uint64_t before = work.call.pairwise() ? work.gate : work.sequence;
+  if (before > ended_) {
+    slot = slots_.front().get();
+    text += " behind operation " + std::to_string(slot->sequence);
+  }
+  std::vector<int32_t> missing;
+  std::vector<int32_t> unready;
+  for (size_t index = 0; index < slot->ranks.size(); ++index) {
+    if (slot->arrived(index)) continue;
+    const bool posted = slot->works[index] != nullptr;
+    (posted ? unready : missing).push_back(slot->ranks[index]);
+  }
+  const size_t arrived = slot->ranks.size() - missing.size() - unready.size();
+  text += "; " + std::to_string(arrived) + " of " +
+          std::to_string(slot->ranks.size()) + " ranks arrived";
+  if (!missing.empty()) text += "; missing " + RankList(missing);
+  if (!unready.empty()) {
+    text += "; the producers have not ended on " + RankList(unready);
+  }
+  Outcome outcome{
+      .code = MUONSHARD_E_TIMEOUT, .text = text, .sequence = work.sequence};
+  if (!unready.empty()) outcome.rank = unready[0];
+  if (!missing.empty()) outcome.rank = missing[0];
+  return outcome;
+}
+
+std::vector<int32_t> Group::Lacking(const Work& work) const {
+  if (work.ended || broken()) return {};
+  // Every operation of all ranks up to this one must have been posted.
+  uint64_t wanted = work.sequence + 1;
+  std::vector<int32_t> ranks;
+  if (work.call.pairwise()) {
+    wanted = 0;
+    const Slot& slot = *SlotOf(work);
+    for (size_t index = 0; index < slot.ranks.size(); ++index) {
+      if (slot.works[index] == nullptr) {
+        ranks.push_back(slot.ranks[index]);
+      } else {
+        wanted = std::max(wanted, slot.works[index]->gate);
+      }
+    }
+  }
+  for (int32_t rank = 0; rank < size_; ++rank) {
+    if (posted_[Index(rank)] < wanted) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+Group::Split& Group::SplitOf(uint64_t number) {
+  Split& split = splits_[number];
+  split.requests.resize(Index(size_));
+  return split;
+}
+
+}  // namespace muonshard::loopback

@@ -1,0 +1,118 @@
+#include "plugins/loopback/options.h"
+
+#include <string>
+
+namespace muonshard::loopback {
+namespace {
+
+struct Key {
+  const char* name;
+  uint64_t Options::*value;
+};
+
+constexpr Key kKeys[] = {
+    {"small_bytes", &Options::small_bytes},
+    {"poll_ms", &Options::poll_ms},
+};
+
+// Below what a wait of so many milliseconds overflows in nanoseconds.
+constexpr uint64_t kValueMax = 1'000'000'000'000;
+
+Outcome Refused(const std::string& text) {
+  return {.code = MUONSHARD_E_ARGUMENT, .text = "loopback options: " + text};
+}
+
+class Reader {
+ public:
+  explicit Reader(const char* text) : text_(text) {}
+
+  // Skips white space, then takes `character` if it comes next.
+  bool Take(char character) {
+    SkipSpace();
+    if (*text_ != character) return false;
+    ++text_;
+    return true;
+  }
+
+  bool AtEnd() {
+    SkipSpace();
+    return *text_ == '\0';
+  }
+
+  // A string without escapes; keys have none.
+  bool TakeString(std::string* value) {
+    if (!Take('"')) return false;
+    while (*text_ != '"' && *text_ != '\\' && *text_ != '\0') {
+      value->push_back(*text_++);
+    }
+    return Take('"');
+  }
+
+  bool TakeNumber(uint64_t* value) {
+    SkipSpace();
+    if (!IsDigit()) return false;
+    *value = 0;
+    for (; IsDigit(); ++text_) {
+      *value = *value * 10 + static_cast<uint64_t>(*text_ - '0');
+      if (*value > kValueMax) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool IsDigit() const { return *text_ >= '0' && *text_ <= '9'; }
+  void SkipSpace() {
+    while (*text_ == ' ' || *text_ == '\t' || *text_ == '\n' ||
+           *text_ == '\r') {
+      ++text_;
+    }
+  }
+
+  const char* text_;
+};
+
+uint64_t* Find(const std::string& name, Options* options) {
+  for (const Key& key : kKeys) {
+    if (name == key.name) return &(options->*key.value);
+  }
+  return nullptr;
+}
+
+std::string KnownKeys() {
+  std::string text;
+  for (const Key& key : kKeys) {
+    text += (text.empty() ? "" : ", ") + Quoted(key.name);
+  }
+  return text;
+}
+
+}  // namespace
+
+Outcome ReadOptions(const char* json, Options* options) {
+  if (json == nullptr) return {};
+  Reader reader(json);
+  if (reader.AtEnd()) return {};
+  const std::string shape =
+      "want an object of whole numbers, {\"key\": 1}, got " + std::string(json);
+  if (!reader.Take('{')) return Refused(shape);
+  bool more = !reader.Take('}');
+  while (more) {
+    std::string name;
+    if (!reader.TakeString(&name) || !reader.Take(':')) return Refused(shape);
+    uint64_t* const value = Find(name, options);
+    if (value == nullptr) {
+      return Refused("no key " + Quoted(name) + "; known: " + KnownKeys());
+    }
+    if (!reader.TakeNumber(value)) {
+      return Refused("key " + Quoted(name) +
+                     " wants a whole number of at most " +
+                     std::to_string(kValueMax));
+    }
+    more = reader.Take(',');
+    if (!more && !reader.Take('}')) return Refused(shape);
+  }
+  if (!reader.AtEnd()) return Refused(shape);
+  return {};
+}
+
+}  // namespace muonshard::loopback

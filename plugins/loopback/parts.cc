@@ -1,0 +1,185 @@
+#include "plugins/loopback/parts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "plugins/loopback/reduce.h"
+
+namespace muonshard::loopback {
+namespace {
+
+// Between looks at `stop`: about a tenth of a millisecond.
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+
+class PartRunner {
+ public:
+  PartRunner(std::span<const Call* const> calls, size_t part,
+             const std::atomic<bool>& stop)
+      : calls_(calls), part_(part), stop_(stop), width_(calls[0]->width()) {}
+
+  void AllReduceFold() const {
+    const Run share = Share(part_);
+    Fold(share, share.first, At(own().out, share.first));
+  }
+
+  void AllReduceCopy() const {
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      const Run share = Share(rank);
+      Copy(At(calls_[rank]->out, share.first), share.count,
+           At(own().out, share.first));
+    }
+  }
+
+  // Each rank folds a share straight into the root's output.
+  void Reduce() const {
+    const Run share = Share(part_);
+    const Call& root = *calls_[static_cast<size_t>(own().root)];
+    Fold(share, share.first, At(root.out, share.first));
+  }
+
+  void Broadcast() const {
+    const Call& root = *calls_[static_cast<size_t>(own().root)];
+    Copy(root.in, own().out_count, own().out);
+  }
+
+  void ReduceScatter() const { Fold(own().in_runs[part_], 0, own().out); }
+
+  void AllGather() const {
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      const Run& to = own().out_runs[rank];
+      Copy(calls_[rank]->in, to.count, At(own().out, to.first));
+    }
+  }
+
+  void AllToAll() const {
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      const Run& to = own().out_runs[rank];
+      Copy(At(calls_[rank]->in, calls_[rank]->in_runs[part_].first), to.count,
+           At(own().out, to.first));
+    }
+  }
+
+  void Message() const {
+    Copy(calls_[0]->in, calls_[0]->in_count, calls_[1]->out);
+  }
+
+ private:
+  const Call& own() const { return *calls_[part_]; }
+
+  Run Share(size_t index) const {
+    return EvenShare(own().in_count, calls_.size(), index);
+  }
+
+  // Offsets into a buffer of no elements, which may be null, stay null.
+  template <typename Byte>
+  Byte* At(Byte* buffer, uint64_t element) const {
+    return element == 0 ? buffer : buffer + element * width_;
+  }
+
+  // Reduces `run.count` elements of all inputs into `out`. Each rank cuts its
+  // own input, so runs of reduce-scatter are looked up per rank.
+  void Fold(const Run& run, uint64_t first, std::byte* out) const {
+    const bool scattered = own().kind == MUONSHARD_REDUCE_SCATTER_V;
+    std::vector<const std::byte*> inputs(calls_.size());
+    const uint64_t chunk_count = kChunkBytes / width_;
+    for (uint64_t done = 0; done < run.count && !stop_; done += chunk_count) {
+      for (size_t rank = 0; rank < calls_.size(); ++rank) {
+        const uint64_t from =
+            scattered ? calls_[rank]->in_runs[part_].first : first;
+        inputs[rank] = At(calls_[rank]->in, from + done);
+      }
+      loopback::Reduce(own().reduction, inputs,
+                       std::min(chunk_count, run.count - done), At(out, done));
+    }
+  }
+
+  void Copy(const std::byte* from, uint64_t count, std::byte* to) const {
+    if (from == to) return;
+    const uint64_t bytes = count * width_;
+    for (uint64_t done = 0; done < bytes && !stop_; done += kChunkBytes) {
+      std::memcpy(to + done, from + done, std::min(kChunkBytes, bytes - done));
+    }
+  }
+
+  const std::span<const Call* const> calls_;
+  const size_t part_;
+  const std::atomic<bool>& stop_;
+  const size_t width_;
+};
+
+}  // namespace
+
+int32_t PhaseCount(uint32_t kind) {
+  if (kind == MUONSHARD_BARRIER) return 0;
+  return kind == MUONSHARD_ALL_REDUCE ? 2 : 1;
+}
+
+void RunPart(std::span<const Call* const> calls, int32_t phase, int32_t part,
+             const std::atomic<bool>& stop) {
+  const PartRunner runner(calls, static_cast<size_t>(part), stop);
+  switch (calls[0]->kind) {
+    case MUONSHARD_ALL_REDUCE:
+      return phase == 0 ? runner.AllReduceFold() : runner.AllReduceCopy();
+    case MUONSHARD_REDUCE:
+      return runner.Reduce();
+    case MUONSHARD_BROADCAST:
+      return runner.Broadcast();
+    case MUONSHARD_REDUCE_SCATTER_V:
+      return runner.ReduceScatter();
+    case MUONSHARD_ALL_GATHER_V:
+      return runner.AllGather();
+    case MUONSHARD_ALL_TO_ALL_V:
+      return runner.AllToAll();
+    case MUONSHARD_SEND:
+      return runner.Message();
+    default:  // A barrier has no parts.
+      return;
+  }
+}
+
+Run EvenShare(uint64_t count, uint64_t shares, uint64_t index) {
+  const uint64_t quotient = count / shares;
+  const uint64_t remainder = count % shares;
+  return {.first = index * quotient + std::min(index, remainder),
+          .count = quotient + (index < remainder ? 1 : 0)};
+}
+
+void CountBytes(const Call& call, int32_t rank, std::span<uint64_t> sent_to) {
+  const size_t own = static_cast<size_t>(rank);
+  const uint64_t width = call.width();
+  if (call.kind == MUONSHARD_SEND) {
+    sent_to[static_cast<size_t>(call.peer)] += call.in_count * width;
+    return;
+  }
+  for (size_t peer = 0; peer < sent_to.size(); ++peer) {
+    if (peer == own) continue;
+    const bool to_root = peer == static_cast<size_t>(call.root);
+    uint64_t count = 0;
+    switch (call.kind) {
+      case MUONSHARD_ALL_REDUCE:
+        count = EvenShare(call.in_count, sent_to.size(), peer).count +
+                EvenShare(call.in_count, sent_to.size(), own).count;
+        break;
+      case MUONSHARD_REDUCE:
+        count = to_root ? call.in_count : 0;
+        break;
+      case MUONSHARD_BROADCAST:
+        count = call.in_count;  // 0 but on the root.
+        break;
+      case MUONSHARD_REDUCE_SCATTER_V:
+      case MUONSHARD_ALL_TO_ALL_V:
+        count = call.in_runs[peer].count;
+        break;
+      case MUONSHARD_ALL_GATHER_V:
+        count = call.in_count;
+        break;
+      default:  // Recv and Barrier send nothing.
+        break;
+    }
+    sent_to[peer] += count * width;
+  }
+}
+
+}  // namespace muonshard::loopback

@@ -1,0 +1,42 @@
+// How the ranks of a new group come together: through the store, or as parts
+// of a group that they have.
+//
+// Errors       MUONSHARD_E_TIMEOUT names the ranks that did not come. Every
+//              rank that came gets the same error. A group that was given up
+//              is not joined later: its name is spent.
+
+#ifndef PLUGINS_LOOPBACK_RENDEZVOUS_H_
+#define PLUGINS_LOOPBACK_RENDEZVOUS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/plugin_abi.h"
+#include "plugins/loopback/communicator.h"
+#include "plugins/loopback/domain.h"
+#include "plugins/loopback/options.h"
+#include "plugins/loopback/outcome.h"
+
+namespace muonshard::loopback {
+
+// Returns when all ranks of `config` have come.
+Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
+                  const muonshard_comm_config& config, const Options& options,
+                  std::shared_ptr<Communicator>* made);
+
+struct SplitArguments {
+  int32_t color = -1;  // -1: in no group.
+  int32_t key = 0;
+  std::string name;
+  int64_t deadline_ns = INT64_MAX;
+};
+
+// Returns when all ranks of the parent's group have come. `made` is null for
+// color -1.
+Outcome SplitGroup(Communicator& parent, const SplitArguments& arguments,
+                   std::shared_ptr<Communicator>* made);
+
+}  // namespace muonshard::loopback
+
+#endif  // PLUGINS_LOOPBACK_RENDEZVOUS_H_

@@ -1,0 +1,61 @@
+// One operation of a group: the works of its ranks, and how far it is.
+//
+// Guarded by the domain's mutex; while parts are in flight, `calls` and `phase`
+// stay as they are.
+
+#ifndef PLUGINS_LOOPBACK_SLOT_H_
+#define PLUGINS_LOOPBACK_SLOT_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "plugins/loopback/call.h"
+#include "plugins/loopback/work.h"
+
+namespace muonshard::loopback {
+
+struct Slot {
+  enum class State {
+    kGathering,  // Not all ranks have arrived.
+    kRunning,    // Data is being moved.
+    kEnded,
+  };
+
+  Slot(uint64_t number, std::vector<int32_t> members)
+      : sequence(number),
+        ranks(std::move(members)),
+        works(ranks.size()),
+        agreed(ranks.size()) {}
+
+  bool posted() const {
+    return std::all_of(works.begin(), works.end(),
+                       [](const auto& work) { return work != nullptr; });
+  }
+  // Of a rank that has posted and whose producers have ended.
+  bool arrived(size_t index) const {
+    return works[index] != nullptr && works[index]->unready == 0;
+  }
+
+  const uint64_t sequence;
+  const std::vector<int32_t> ranks;  // All, or a sender and its receiver.
+  std::vector<std::shared_ptr<Work>>
+      works;                 // By index in ranks; null: to come.
+  std::vector<bool> agreed;  // Whose calls were compared.
+
+  State state = State::kGathering;
+  std::vector<const Call*> calls;  // Of `works`, once running.
+  int32_t phase = 0;
+  std::vector<bool> claimed;  // By part of this phase.
+  int32_t unclaimed = 0;
+  int32_t unfinished = 0;
+  // Parts that some task runs now. The buffers are in use meanwhile.
+  int32_t in_flight = 0;
+};
+
+}  // namespace muonshard::loopback
+
+#endif  // PLUGINS_LOOPBACK_SLOT_H_

@@ -1,0 +1,106 @@
+#include "tools/trainer/progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/trainer/report.h"
+
+namespace muonshard {
+namespace {
+
+double PerStep(uint64_t bytes, const TrainResult& result) {
+  return static_cast<double>(bytes) /
+         static_cast<double>(std::max<size_t>(1, result.steps.size()));
+}
+
+void AppendBytes(const TrainResult& result, std::string& text) {
+  absl::StrAppend(&text,
+                  "Bytes sent per step   counted by plugin    bound of the "
+                  "plan    control\n");
+  for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    const RankBytes& bytes = result.ranks[rank];
+    absl::StrAppendFormat(&text, "  rank %-3d          %20.0f %20d %10.0f\n",
+                          rank, PerStep(bytes.bucket_bytes_sent, result),
+                          bytes.bucket_bytes_planned,
+                          PerStep(bytes.control_bytes_sent, result));
+  }
+}
+
+void AppendVerify(const TrainResult& result, std::string& text) {
+  if (!result.verify_max_abs_difference.has_value()) return;
+  absl::StrAppendFormat(
+      &text,
+      "Verify: largest absolute difference to the unsharded optimizer %.17g; "
+      "%d elements differ in their bits\n",
+      *result.verify_max_abs_difference, result.verify_different_count);
+}
+
+}  // namespace
+
+std::string ProgressHeading() {
+  return "    step      loss   tokens/s    step ms  Newton-Schulz ms  exposed "
+         "communication ms\n";
+}
+
+std::string ProgressLine(const StepMeter& meter, int64_t first, int64_t last,
+                         int64_t tokens) {
+  StepMeans sum;
+  for (int64_t step = first + 1; step <= last; ++step) {
+    const StepMeans means = meter.MeansOf(step);
+    sum.loss += means.loss;
+    sum.step_ms += means.step_ms;
+    sum.newton_schulz_ms += means.newton_schulz_ms;
+    sum.exposed_communication_ms += means.exposed_communication_ms;
+  }
+  const auto steps = static_cast<double>(last - first);
+  const double tokens_per_second =
+      static_cast<double>(tokens) * steps / std::max(1e-9, sum.step_ms / 1000);
+  return absl::StrFormat("%8d %9.4f %10.0f %10.1f %17.1f %25.1f\n", last,
+                         sum.loss / steps, tokens_per_second,
+                         sum.step_ms / steps, sum.newton_schulz_ms / steps,
+                         sum.exposed_communication_ms / steps);
+}
+
+std::string Introduction(const TrainOptions& options,
+                         const TrainResult& result) {
+  return absl::StrFormat(
+      "Data:   %s, %d bytes to train on\n"
+      "Model:  byte-level GPT, width %d, %d layers, %d heads, context %d: %d "
+      "parameters\n"
+      "Plugin: %s (%s)\n"
+      "Ranks:  %d, mesh %s; each learns from %d x %d sequences a step\n\n",
+      result.data_source, result.training_bytes, options.shape.width,
+      options.shape.layers, options.shape.heads, options.shape.context,
+      result.parameter_count, result.plugin_name, result.plugin_path,
+      options.ranks, options.mesh, options.micro_batches, options.sequences);
+}
+
+std::string Summary(const TrainOptions& options, const TrainResult& result) {
+  const StepTimes times = TimesOf(result.steps);
+  std::string text = absl::StrFormat(
+      "\nHeld-out loss: %.4f -> %.4f nats per byte in %d steps, %.1f s (%s)\n"
+      "Step: median %.1f ms; Newton-Schulz %.1f ms and exposed communication "
+      "%.1f ms a step and rank\n\n",
+      result.held_out_loss_first, result.held_out_loss_last,
+      result.steps.size(), result.training_seconds,
+      std::string(RuleName(options.rule)), times.step_median_ms,
+      times.newton_schulz_ms, times.exposed_communication_ms);
+  if (result.skipped_steps > 0) {
+    absl::StrAppendFormat(
+        &text, "Skipped: %d steps, whose gradients were not finite\n\n",
+        result.skipped_steps);
+  }
+  absl::StrAppend(&text, result.plan_report);
+  if (text.back() != '\n') text += '\n';
+  absl::StrAppendFormat(
+      &text,
+      "\nImbalance: heaviest rank has %.3f times the least that whole matrices "
+      "allow; padding %.2f %%\n\n",
+      result.imbalance, 100 * result.padding_fraction);
+  AppendBytes(result, text);
+  AppendVerify(result, text);
+  return text;
+}
+
+}  // namespace muonshard

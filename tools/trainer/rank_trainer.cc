@@ -1,0 +1,265 @@
+#include "tools/trainer/rank_trainer.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "collectives/collective.h"
+#include "optimizer/sharded_optimizer.h"
+#include "tools/trainer/gpt_model.h"
+#include "tools/trainer/progress.h"
+
+namespace muonshard {
+namespace {
+
+class RankTrainer {
+ public:
+  RankTrainer(TrainRun& run, int32_t rank) : run_(run), rank_(rank) {}
+
+  absl::StatusOr<RankResult> Run();
+
+ private:
+  absl::Status SetUp();
+  absl::Status CheckPromises() const;
+  absl::Status TrainAll();
+  absl::Status TrainStep(int64_t step);
+  absl::Status RunMicroBatch(int64_t step, int32_t micro_batch);
+  absl::Status NoteOutcome();
+  absl::Status OnGradient(const GradientArrival& arrival);
+  absl::Status EvaluateHeldOut(std::vector<double>& losses);
+  absl::Status Collect();
+  void ShowProgress(int64_t step);
+
+  TrainRun& run_;
+  const int32_t rank_;
+  RankResult result_;
+  std::unique_ptr<Collective> world_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+  std::unique_ptr<GptModel> model_;
+  int64_t step_ = 0;  // From 1, of the backward under way.
+  double loss_sum_ = 0;
+};
+
+absl::StatusOr<RankResult> RankTrainer::Run() {
+  UseOneThread();
+  absl::Status status = SetUp();
+  if (status.ok()) status = TrainAll();
+  if (status.ok()) return std::move(result_);
+  if (world_ != nullptr) world_->Abort(status);
+  return status;
+}
+
+absl::Status RankTrainer::SetUp() {
+  GroupConfig config;
+  config.rank = Rank{rank_};
+  config.size = run_.options.ranks;
+  config.deadline = run_.runtime.Now() + run_.optimizer_options.timeout;
+  config.store = &run_.store;
+  absl::StatusOr<std::unique_ptr<Collective>> world =
+      run_.plugin.NewGroup(config);
+  if (!world.ok()) return world.status();
+  world_ = *std::move(world);
+  if (absl::Status s = CheckPromises(); !s.ok()) return s;
+
+  absl::StatusOr<std::unique_ptr<ShardedOptimizer>> optimizer =
+      ShardedOptimizer::Create(run_.specs, run_.mesh, *world_,
+                               run_.optimizer_options,
+                               run_.meter.SinkOf(rank_));
+  if (!optimizer.ok()) return optimizer.status();
+  optimizer_ = *std::move(optimizer);
+
+  GptCallbacks callbacks;
+  callbacks.before_use = [this](int32_t parameter) {
+    return optimizer_->WaitForParameters(parameter);
+  };
+  callbacks.on_gradient = [this](const GradientArrival& arrival) {
+    return OnGradient(arrival);
+  };
+  absl::StatusOr<std::unique_ptr<GptModel>> model = GptModel::Create(
+      run_.options.shape, run_.initial_values, std::move(callbacks));
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  for (int32_t p = 0; p < model_->parameter_count(); ++p) {
+    if (absl::Status s =
+            optimizer_->BindParameter(p, model_->parameter(p).data());
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::CheckPromises() const {
+  const Capabilities& promised = world_->capabilities();
+  if (run_.verifier != nullptr && !promised.canonical) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--verify: want a plugin that promises canonical results, "
+                     "got \"",
+                     run_.plugin.name(), "\", which does not"));
+  }
+  if (run_.options.deterministic && !promised.canonical &&
+      !promised.repeatable) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--deterministic=on: want a plugin that promises canonical "
+        "or repeatable results, got \"",
+        run_.plugin.name(), "\", which does not"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::TrainAll() {
+  if (absl::Status s = EvaluateHeldOut(result_.held_out_first); !s.ok()) {
+    return s;
+  }
+  result_.training_begin = run_.runtime.Now();
+  for (int64_t step = 1; step <= run_.options.steps; ++step) {
+    if (absl::Status s = TrainStep(step); !s.ok()) return s;
+  }
+  if (absl::Status s = NoteOutcome(); !s.ok()) return s;
+  if (absl::Status s = optimizer_->Synchronize(); !s.ok()) return s;
+  result_.training_end = run_.runtime.Now();
+  if (absl::Status s = EvaluateHeldOut(result_.held_out_last); !s.ok()) {
+    return s;
+  }
+  return Collect();
+}
+
+absl::Status RankTrainer::TrainStep(int64_t step) {
+  const absl::Time begin = run_.runtime.Now();
+  step_ = step;
+  loss_sum_ = 0;
+  for (int32_t m = 0; m < run_.options.micro_batches; ++m) {
+    if (absl::Status s = RunMicroBatch(step, m); !s.ok()) return s;
+  }
+  if (run_.verifier != nullptr) {
+    if (absl::Status s = run_.verifier->EndBackward(rank_, step); !s.ok()) {
+      return s;
+    }
+  }
+  const absl::Time finish_begin = run_.runtime.Now();
+  absl::StatusOr<ReducedGradients> reduced = optimizer_->Finish();
+  if (!reduced.ok()) return reduced.status();
+  StepOptions step_options;
+  step_options.clip_norm = run_.options.clip_norm;
+  if (absl::Status s = optimizer_->Step(*std::move(reduced), step_options);
+      !s.ok()) {
+    return s;
+  }
+  model_->DropGradients();
+  const absl::Time end = run_.runtime.Now();
+  run_.meter.AddProgramSpan(
+      {ProgramPhase::kFinish, rank_, step, 0, finish_begin, end});
+  if (run_.meter.EndStep(rank_, step, loss_sum_ / run_.options.micro_batches,
+                         end - begin)) {
+    ShowProgress(step);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::RunMicroBatch(int64_t step, int32_t micro_batch) {
+  const TokenBatch batch = run_.data.DrawBatch(
+      {run_.options.seed, static_cast<uint64_t>(step),
+       static_cast<uint64_t>(rank_), static_cast<uint64_t>(micro_batch)},
+      run_.options.sequences);
+  const absl::Time forward_begin = run_.runtime.Now();
+  const absl::StatusOr<double> loss = model_->Forward(batch);
+  if (!loss.ok()) return loss.status();
+  loss_sum_ += *loss;
+  const absl::Time forward_end = run_.runtime.Now();
+  if (micro_batch == 0) {
+    if (step > 1) {
+      if (absl::Status s = NoteOutcome(); !s.ok()) return s;
+    }
+    if (absl::Status s = optimizer_->BeginStep(run_.options.micro_batches);
+        !s.ok()) {
+      return s;
+    }
+  }
+  const absl::Time backward_begin = run_.runtime.Now();
+  if (absl::Status s = model_->Backward(1.0 / run_.options.micro_batches);
+      !s.ok()) {
+    return s;
+  }
+  run_.meter.AddProgramSpan({ProgramPhase::kForward, rank_, step, micro_batch,
+                             forward_begin, forward_end});
+  run_.meter.AddProgramSpan({ProgramPhase::kBackward, rank_, step, micro_batch,
+                             backward_begin, run_.runtime.Now()});
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::NoteOutcome() {
+  const absl::StatusOr<StepOutcome> outcome = optimizer_->Outcome();
+  if (!outcome.ok()) return outcome.status();
+  if (!outcome->updated) ++result_.skipped_steps;
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::OnGradient(const GradientArrival& arrival) {
+  if (run_.verifier != nullptr) {
+    run_.verifier->Deposit(rank_, step_, arrival.parameter, arrival.own);
+  }
+  std::span<const float> gradient = arrival.accumulated;
+  std::vector<float> faulty;
+  if (run_.options.fault_for_test != nullptr) {
+    faulty.assign(gradient.begin(), gradient.end());
+    run_.options.fault_for_test(rank_, step_, arrival.parameter, faulty);
+    gradient = faulty;
+  }
+  return optimizer_->GradientReady(arrival.parameter, gradient.data(),
+                                   static_cast<int64_t>(gradient.size()),
+                                   DataType::kF32);
+}
+
+absl::Status RankTrainer::EvaluateHeldOut(std::vector<double>& losses) {
+  losses.assign(kHeldOutBatches, 0);
+  for (int64_t b = rank_; b < kHeldOutBatches; b += run_.options.ranks) {
+    const absl::StatusOr<double> loss = model_->Loss(
+        run_.data.HeldOutBatch(b * kHeldOutSequences, kHeldOutSequences,
+                               kHeldOutBatches * kHeldOutSequences));
+    if (!loss.ok()) return loss.status();
+    losses[static_cast<size_t>(b)] = *loss;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::Collect() {
+  const absl::StatusOr<OptimizerStatistics> statistics =
+      optimizer_->Statistics();
+  if (!statistics.ok()) return statistics.status();
+  const Plan& plan = optimizer_->plan();
+  const RankLoad& load = plan.rank_load[static_cast<size_t>(rank_)];
+  result_.bytes = {
+      statistics->bucket_bytes_sent, statistics->control_bytes_sent,
+      load.reduce_bytes + load.gather_bytes + load.replicate_bytes};
+  result_.imbalance = plan.imbalance();
+  result_.padding_fraction = plan.padding_fraction;
+  result_.bucket_count = static_cast<int64_t>(plan.buckets.size());
+  if (rank_ == 0) result_.plan_report = plan.Report();
+  if (run_.verifier != nullptr) {
+    for (int32_t p = 0; p < model_->parameter_count(); ++p) {
+      run_.verifier->Compare(p, model_->parameter(p), result_.difference);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void RankTrainer::ShowProgress(int64_t step) {
+  // The update of `step` may still be under way; that of the step before was
+  // complete when this step's forward had used every parameter.
+  const int64_t complete = step - 1;
+  if (complete == 0 || complete % run_.options.interval != 0) return;
+  run_.show(ProgressLine(run_.meter, complete - run_.options.interval, complete,
+                         TokensPerStep(run_.options)));
+}
+
+}  // namespace
+
+absl::StatusOr<RankResult> TrainOneRank(TrainRun& run, Rank rank) {
+  return RankTrainer(run, ToInt(rank)).Run();
+}
+
+}  // namespace muonshard

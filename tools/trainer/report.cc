@@ -1,0 +1,164 @@
+#include "tools/trainer/report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "tools/trainer/json_writer.h"
+
+namespace muonshard {
+namespace {
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2;
+}
+
+void WriteOptions(const TrainOptions& options, JsonWriter& json) {
+  json.Key("options");
+  json.BeginObject();
+  json.IntegerField("ranks", options.ranks);
+  json.TextField("mesh", options.mesh);
+  json.IntegerField("steps", options.steps);
+  json.IntegerField("micro_batches", options.micro_batches);
+  json.NumberField("bucket_mib", options.bucket_mib);
+  json.BoolField("overlap", options.overlap);
+  json.TextField("rule", RuleName(options.rule));
+  json.NumberField("lr", options.muon_learning_rate);
+  json.NumberField("adamw_lr", options.adamw_learning_rate);
+  json.NumberField("clip", options.clip_norm);
+  json.Key("seed");
+  json.Unsigned(options.seed);
+  json.BoolField("deterministic", options.deterministic);
+  json.IntegerField("width", options.shape.width);
+  json.IntegerField("layers", options.shape.layers);
+  json.IntegerField("heads", options.shape.heads);
+  json.IntegerField("context", options.shape.context);
+  json.IntegerField("sequences", options.sequences);
+  json.EndObject();
+}
+
+void WriteLoss(const TrainResult& result, JsonWriter& json) {
+  json.Key("loss");
+  json.BeginObject();
+  json.NumberField("held_out_first", result.held_out_loss_first);
+  json.NumberField("held_out_last", result.held_out_loss_last);
+  json.Key("curve");
+  json.BeginArray();
+  for (const StepMeans& step : result.steps) json.Number(step.loss);
+  json.EndArray();
+  json.EndObject();
+}
+
+// Every step sends the same bytes.
+int64_t PerStep(uint64_t bytes, const TrainResult& result) {
+  const size_t steps = std::max<size_t>(1, result.steps.size());
+  return static_cast<int64_t>(bytes / steps);
+}
+
+void WriteWireBytes(const TrainResult& result, JsonWriter& json) {
+  json.Key("wire_bytes");
+  json.BeginObject();
+  json.Key("per_rank");
+  json.BeginArray();
+  for (const RankBytes& rank : result.ranks) {
+    json.Integer(PerStep(rank.bucket_bytes_sent, result));
+  }
+  json.EndArray();
+  int64_t bound = 0;
+  json.Key("bound_per_rank");
+  json.BeginArray();
+  for (const RankBytes& rank : result.ranks) {
+    json.Integer(rank.bucket_bytes_planned);
+    bound += rank.bucket_bytes_planned;
+  }
+  json.EndArray();
+  json.IntegerField("bound", bound);
+  json.Key("control_per_rank");
+  json.BeginArray();
+  for (const RankBytes& rank : result.ranks) {
+    json.Integer(PerStep(rank.control_bytes_sent, result));
+  }
+  json.EndArray();
+  json.EndObject();
+}
+
+void WriteTimes(const TrainResult& result, JsonWriter& json) {
+  const StepTimes times = TimesOf(result.steps);
+  json.Key("time_ms");
+  json.BeginObject();
+  json.NumberField("step_median", times.step_median_ms);
+  json.NumberField("newton_schulz", times.newton_schulz_ms);
+  json.NumberField("exposed_communication", times.exposed_communication_ms);
+  json.NumberField("training", result.training_seconds * 1000);
+  json.EndObject();
+}
+
+void WriteVerify(const TrainResult& result, JsonWriter& json) {
+  json.Key("verify");
+  json.BeginObject();
+  json.Key("max_abs_difference");
+  if (result.verify_max_abs_difference.has_value()) {
+    json.Number(*result.verify_max_abs_difference);
+  } else {
+    json.Null();
+  }
+  json.IntegerField("different_count", result.verify_different_count);
+  json.EndObject();
+}
+
+}  // namespace
+
+StepTimes TimesOf(const std::vector<StepMeans>& steps) {
+  StepTimes times;
+  std::vector<double> step_ms;
+  const auto count = static_cast<double>(std::max<size_t>(1, steps.size()));
+  for (const StepMeans& step : steps) {
+    step_ms.push_back(step.step_ms);
+    times.newton_schulz_ms += step.newton_schulz_ms / count;
+    times.exposed_communication_ms += step.exposed_communication_ms / count;
+  }
+  times.step_median_ms = Median(std::move(step_ms));
+  return times;
+}
+
+std::string ReportJson(const TrainOptions& options, const TrainResult& result) {
+  JsonWriter json;
+  json.BeginObject();
+  json.NewLine();
+  json.TextField("plugin", result.plugin_name);
+  json.NewLine();
+  json.TextField("plugin_path", result.plugin_path);
+  json.NewLine();
+  json.TextField("data", result.data_source);
+  json.NewLine();
+  json.IntegerField("parameters", result.parameter_count);
+  json.NewLine();
+  WriteOptions(options, json);
+  json.NewLine();
+  json.IntegerField("skipped_steps", result.skipped_steps);
+  json.NewLine();
+  WriteLoss(result, json);
+  json.NewLine();
+  WriteVerify(result, json);
+  json.NewLine();
+  WriteWireBytes(result, json);
+  json.NewLine();
+  WriteTimes(result, json);
+  json.NewLine();
+  json.Key("plan");
+  json.BeginObject();
+  json.NumberField("imbalance", result.imbalance);
+  json.NumberField("padding_fraction", result.padding_fraction);
+  json.IntegerField("buckets", result.bucket_count);
+  json.EndObject();
+  json.NewLine();
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+}  // namespace muonshard

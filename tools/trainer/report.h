@@ -1,0 +1,39 @@
+// A run as JSON, for programs.
+//
+// In this file, of what is not plain from its name
+//   loss.*                        nats per byte; `curve` by step
+//   time_ms.step_median           median over steps of the mean over ranks
+//   time_ms.newton_schulz         mean over steps and ranks
+//   time_ms.exposed_communication mean over steps and ranks of the time in
+//                                 which a program waited for another rank
+//   wire_bytes.per_rank           payload bytes that each rank sent for buckets
+//                                 in one step, counted by the plugin
+//   wire_bytes.bound              what all ranks together must send in one step
+//                                 by the plan: the sum of `bound_per_rank`
+//   verify.max_abs_difference     null without --verify
+
+#ifndef TOOLS_TRAINER_REPORT_H_
+#define TOOLS_TRAINER_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "tools/trainer/train_options.h"
+#include "tools/trainer/train_result.h"
+
+namespace muonshard {
+
+// Of the steps' time; 0 if there are none.
+struct StepTimes {
+  double step_median_ms = 0;
+  double newton_schulz_ms = 0;
+  double exposed_communication_ms = 0;
+};
+
+StepTimes TimesOf(const std::vector<StepMeans>& steps);
+
+std::string ReportJson(const TrainOptions& options, const TrainResult& result);
+
+}  // namespace muonshard
+
+#endif  // TOOLS_TRAINER_REPORT_H_

@@ -1,0 +1,144 @@
+#include "tools/trainer/train_flags.h"
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tools/trainer/flags.h"
+#include "topology/mesh.h"
+
+namespace muonshard {
+namespace {
+
+constexpr int32_t kRanksMax = 64;
+constexpr double kBucketMibMax = 1 << 20;
+
+void AddRunFlags(TrainOptions& options, int32_t& rule, FlagTable& table) {
+  table.AddText("plugin", "NAME|PATH",
+                "plugin that moves the data; else $MUONSHARD_PLUGIN, else "
+                "loopback",
+                &options.plugin);
+  table.AddText("plugin-options", "JSON",
+                "for the plugin; else $MUONSHARD_PLUGIN_OPTIONS",
+                &options.plugin_options);
+  table.AddInteger("ranks", "ranks, each a thread", 1, kRanksMax,
+                   &options.ranks);
+  table.AddText("mesh", "AXES", "axes of the ranks, e.g. sharding=4",
+                &options.mesh);
+  table.AddInteger("steps", "optimizer steps", int64_t{1}, int64_t{1000000},
+                   &options.steps);
+  table.AddInteger("micro-batches", "backwards in one step", 1, 64,
+                   &options.micro_batches);
+  table.AddNumber("bucket-mib", "largest bucket, in MiB; 0: one parameter each",
+                  0, kBucketMibMax, &options.bucket_mib);
+  table.AddSwitch("overlap", "reduce during backward, gather during forward",
+                  &options.overlap);
+  table.AddChoice("rule", "update rule of the hidden matrices",
+                  {"muon", "adamw"}, &rule);
+  table.AddNumber("lr", "learning rate of Muon", 1e-9, 10,
+                  &options.muon_learning_rate);
+  table.AddNumber("adamw-lr", "learning rate of AdamW", 1e-9, 10,
+                  &options.adamw_learning_rate);
+  table.AddNumber("clip", "largest norm of all gradients; 0: no clip", 0, 1e9,
+                  &options.clip_norm);
+  table.AddSeed("seed", "of the first weights and of the batches",
+                &options.seed);
+  table.AddSwitch("deterministic", "refuse a plugin without repeatable results",
+                  &options.deterministic);
+  table.AddSwitch("verify", "compare with an unsharded optimizer at the end",
+                  &options.verify);
+}
+
+void AddOutputAndModelFlags(TrainOptions& options, FlagTable& table) {
+  table.AddText("report", "FILE.json", "write measurements",
+                &options.report_path);
+  table.AddText("trace", "FILE.json", "write a trace for ui.perfetto.dev",
+                &options.trace_path);
+  table.AddText("plot", "FILE.svg", "draw the loss", &options.plot_path);
+  table.AddText("data", "FILE", "text to learn; else Debian's fortunes",
+                &options.data_path);
+  table.AddInteger("interval", "steps between lines of progress", int64_t{1},
+                   int64_t{1000000}, &options.interval);
+  table.AddInteger("width", "features per position", int64_t{1}, int64_t{4096},
+                   &options.shape.width);
+  table.AddInteger("layers", "layers of the model", int64_t{1}, int64_t{64},
+                   &options.shape.layers);
+  table.AddInteger("heads", "attention heads", int64_t{1}, int64_t{64},
+                   &options.shape.heads);
+  table.AddInteger("context", "bytes the model looks back", int64_t{1},
+                   int64_t{4096}, &options.shape.context);
+  table.AddInteger("sequences", "sequences of a rank in a micro-batch",
+                   int64_t{1}, int64_t{4096}, &options.sequences);
+}
+
+absl::Status CheckPaths(const TrainOptions& options) {
+  std::set<std::string> seen;
+  for (const std::string& path :
+       {options.report_path, options.trace_path, options.plot_path}) {
+    if (path.empty() || seen.insert(path).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--report, --trace, --plot: want different files, got \"",
+                     path, "\" twice"));
+  }
+  return absl::OkStatus();
+}
+
+// Fills in what follows from the other: ranks from the mesh, or the mesh from
+// the ranks.
+absl::Status SettleMesh(bool ranks_given, TrainOptions& options) {
+  if (options.mesh.empty()) {
+    options.mesh = absl::StrCat("sharding=", options.ranks);
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<Mesh> mesh = Mesh::Parse(options.mesh);
+  if (!mesh.ok()) {
+    return absl::Status(mesh.status().code(),
+                        absl::StrCat("--mesh: ", mesh.status().message()));
+  }
+  if (!ranks_given) options.ranks = mesh->size();
+  if (mesh->size() == options.ranks && options.ranks <= kRanksMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--mesh: want a product equal to --ranks=", options.ranks,
+                   " and at most ", kRanksMax, ", got \"", options.mesh,
+                   "\" of ", mesh->size(), " ranks"));
+}
+
+}  // namespace
+
+absl::StatusOr<TrainCommand> ParseTrainFlags(
+    std::span<const absl::string_view> arguments) {
+  TrainCommand command;
+  int32_t rule = 0;
+  FlagTable table;
+  AddRunFlags(command.options, rule, table);
+  AddOutputAndModelFlags(command.options, table);
+  if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
+  command.help_wanted = table.help_wanted();
+  command.options.rule = rule == 0 ? Rule::kMuon : Rule::kAdamW;
+  if (absl::Status s = SettleMesh(table.given("ranks"), command.options);
+      !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = Validate(command.options.shape); !s.ok()) return s;
+  if (absl::Status s = CheckPaths(command.options); !s.ok()) return s;
+  return command;
+}
+
+std::string TrainHelp() {
+  TrainOptions options;
+  int32_t rule = 0;
+  FlagTable table;
+  AddRunFlags(options, rule, table);
+  AddOutputAndModelFlags(options, table);
+  return absl::StrCat(
+      "Trains a byte-level GPT, one rank per thread, with the sharded Muon "
+      "optimizer.\n\nFlags [default]:\n",
+      table.Help());
+}
+
+}  // namespace muonshard

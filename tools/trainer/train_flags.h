@@ -1,0 +1,32 @@
+// The flags of the training program.
+//
+// Errors       kInvalidArgument, as FlagTable's; also a mesh that is wrong or
+//              has another size than --ranks, one path for two outputs, and a
+//              model shape that is refused.
+
+#ifndef TOOLS_TRAINER_TRAIN_FLAGS_H_
+#define TOOLS_TRAINER_TRAIN_FLAGS_H_
+
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/trainer/train_options.h"
+
+namespace muonshard {
+
+struct TrainCommand {
+  TrainOptions options;
+  bool help_wanted = false;
+};
+
+// `arguments` without the program's name.
+absl::StatusOr<TrainCommand> ParseTrainFlags(
+    std::span<const absl::string_view> arguments);
+
+std::string TrainHelp();
+
+}  // namespace muonshard
+
+#endif  // TOOLS_TRAINER_TRAIN_FLAGS_H_

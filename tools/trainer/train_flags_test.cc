@@ -1,0 +1,117 @@
+#include "tools/trainer/train_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace muonshard {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<TrainCommand> Parse(std::vector<absl::string_view> arguments) {
+  return ParseTrainFlags(arguments);
+}
+
+std::string Error(std::vector<absl::string_view> arguments) {
+  const absl::Status status = Parse(arguments).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(TrainFlagsTest, TheDefaultIsMuonOnFourRanksOfOneAxis) {
+  const auto command = Parse({});
+  ASSERT_TRUE(command.ok());
+  EXPECT_EQ(command->options.ranks, 4);
+  EXPECT_EQ(command->options.mesh, "sharding=4");
+  EXPECT_EQ(command->options.rule, Rule::kMuon);
+  EXPECT_TRUE(command->options.overlap);
+  EXPECT_TRUE(command->options.deterministic);
+  EXPECT_FALSE(command->options.verify);
+  EXPECT_FALSE(command->help_wanted);
+}
+
+TEST(TrainFlagsTest, EveryFlagReachesItsOption) {
+  const auto command =
+      Parse({"--plugin=p",        "--plugin-options={}", "--ranks=6",
+             "--mesh=a=2,b=3",    "--steps=9",           "--micro-batches=2",
+             "--bucket-mib=0.25", "--overlap=off",       "--rule=adamw",
+             "--lr=0.1",          "--adamw-lr=0.2",      "--clip=3",
+             "--seed=11",         "--deterministic=off", "--verify",
+             "--report=r",        "--trace=t",           "--plot=s",
+             "--data=d",          "--interval=7",        "--width=64",
+             "--layers=2",        "--heads=8",           "--context=32",
+             "--sequences=5"});
+  ASSERT_TRUE(command.ok()) << command.status();
+  const TrainOptions& options = command->options;
+  EXPECT_EQ(options.plugin, "p");
+  EXPECT_EQ(options.plugin_options, "{}");
+  EXPECT_EQ(options.ranks, 6);
+  EXPECT_EQ(options.mesh, "a=2,b=3");
+  EXPECT_EQ(options.steps, 9);
+  EXPECT_EQ(options.micro_batches, 2);
+  EXPECT_EQ(options.bucket_mib, 0.25);
+  EXPECT_FALSE(options.overlap);
+  EXPECT_EQ(options.rule, Rule::kAdamW);
+  EXPECT_EQ(options.muon_learning_rate, 0.1);
+  EXPECT_EQ(options.adamw_learning_rate, 0.2);
+  EXPECT_EQ(options.clip_norm, 3);
+  EXPECT_EQ(options.seed, 11u);
+  EXPECT_FALSE(options.deterministic);
+  EXPECT_TRUE(options.verify);
+  EXPECT_EQ(options.report_path, "r");
+  EXPECT_EQ(options.trace_path, "t");
+  EXPECT_EQ(options.plot_path, "s");
+  EXPECT_EQ(options.data_path, "d");
+  EXPECT_EQ(options.interval, 7);
+  EXPECT_EQ(options.shape, (ByteGptShape{64, 2, 8, 32}));
+  EXPECT_EQ(options.sequences, 5);
+}
+
+TEST(TrainFlagsTest, AMeshAloneSaysHowManyRanks) {
+  const auto command = Parse({"--mesh=a=2,b=4"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_EQ(command->options.ranks, 8);
+}
+
+TEST(TrainFlagsTest, AMeshOfAnotherSizeThanTheRanksIsRefused) {
+  EXPECT_THAT(Error({"--mesh=a=2,b=4", "--ranks=4"}),
+              HasSubstr("--mesh: want a product equal to --ranks=4 and at most "
+                        "64, got \"a=2,b=4\" of 8 ranks"));
+  EXPECT_THAT(Error({"--mesh=a=128"}), HasSubstr("at most 64"));
+  EXPECT_THAT(Error({"--mesh=a=0"}), HasSubstr("--mesh: "));
+}
+
+TEST(TrainFlagsTest, ValuesOutOfRangeAreRefused) {
+  EXPECT_THAT(Error({"--ranks=0"}), HasSubstr("[1, 64]"));
+  EXPECT_THAT(Error({"--steps=0"}), HasSubstr("--steps"));
+  EXPECT_THAT(Error({"--bucket-mib=-1"}), HasSubstr("--bucket-mib"));
+  EXPECT_THAT(Error({"--lr=0"}), HasSubstr("--lr"));
+  EXPECT_THAT(Error({"--lr=nan"}), HasSubstr("--lr"));
+  EXPECT_THAT(Error({"--clip=inf"}), HasSubstr("--clip"));
+  EXPECT_THAT(Error({"--rule=sgd"}), HasSubstr("muon or adamw"));
+  EXPECT_THAT(Error({"--heads=3"}), HasSubstr("multiple of 3 heads"));
+}
+
+TEST(TrainFlagsTest, OnePathForTwoOutputsIsRefused) {
+  EXPECT_THAT(Error({"--report=x", "--plot=x"}),
+              HasSubstr("want different files, got \"x\" twice"));
+}
+
+TEST(TrainFlagsTest, HelpListsTheFlagsWithTheirDefaults) {
+  const auto command = Parse({"--help"});
+  ASSERT_TRUE(command.ok());
+  EXPECT_TRUE(command->help_wanted);
+  const std::string help = TrainHelp();
+  EXPECT_THAT(help, HasSubstr("--rule=muon|adamw"));
+  EXPECT_THAT(help, HasSubstr("--bucket-mib"));
+  EXPECT_THAT(help, HasSubstr("[0.005]"));
+}
+
+}  // namespace
+}  // namespace muonshard

@@ -1,0 +1,33 @@
+#include "tools/trainer/train_main.h"
+
+#include <ostream>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/trainer/train_flags.h"
+#include "tools/trainer/trainer.h"
+
+namespace muonshard {
+
+int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
+              std::ostream& errors) {
+  const absl::StatusOr<TrainCommand> command = ParseTrainFlags(arguments);
+  if (!command.ok()) {
+    errors << "train: " << command.status().message() << "\n";
+    return 2;
+  }
+  if (command->help_wanted) {
+    out << TrainHelp();
+    return 0;
+  }
+  const absl::StatusOr<TrainResult> result =
+      Train(command->options,
+            [&out](const std::string& text) { out << text << std::flush; });
+  if (!result.ok()) {
+    errors << "train: " << result.status().message() << "\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace muonshard

@@ -1,0 +1,49 @@
+// What a training run measured.
+
+#ifndef TOOLS_TRAINER_TRAIN_RESULT_H_
+#define TOOLS_TRAINER_TRAIN_RESULT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/trainer/step_meter.h"
+
+namespace muonshard {
+
+// One rank's bytes, over the whole run.
+struct RankBytes {
+  uint64_t bucket_bytes_sent = 0;  // Counted by the plugin.
+  uint64_t control_bytes_sent = 0;
+  int64_t bucket_bytes_planned = 0;  // By the formula of the plan.
+};
+
+struct TrainResult {
+  std::string plugin_name;
+  std::string plugin_path;
+  std::string data_source;
+  int64_t training_bytes = 0;
+  int64_t parameter_count = 0;  // Elements.
+
+  double held_out_loss_first = 0;
+  double held_out_loss_last = 0;
+  std::vector<StepMeans> steps;
+  double training_seconds = 0;
+  int64_t skipped_steps = 0;  // Steps whose gradients were not finite.
+
+  std::vector<RankBytes> ranks;
+  double imbalance = 1;
+  double padding_fraction = 0;
+  int64_t bucket_count = 0;
+  std::string plan_report;
+
+  // Of all parameters on all ranks; absent without --verify.
+  std::optional<double> verify_max_abs_difference;
+  // Elements whose bits differ.
+  int64_t verify_different_count = 0;
+};
+
+}  // namespace muonshard
+
+#endif  // TOOLS_TRAINER_TRAIN_RESULT_H_

@@ -1,0 +1,66 @@
+// What the ranks of one run share: its inputs, and where results gather.
+
+#ifndef TOOLS_TRAINER_TRAIN_RUN_H_
+#define TOOLS_TRAINER_TRAIN_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "collectives/plugin.h"
+#include "collectives/runtime/runtime.h"
+#include "collectives/store.h"
+#include "optimizer/options.h"
+#include "optimizer/parameter_spec.h"
+#include "tools/trainer/step_meter.h"
+#include "tools/trainer/text_data.h"
+#include "tools/trainer/train_options.h"
+#include "tools/trainer/train_result.h"
+#include "tools/trainer/verify.h"
+#include "topology/mesh.h"
+
+namespace muonshard {
+
+// Shows text to a person; called by one task at a time.
+using TextSink = std::function<void(const std::string&)>;
+
+// Made before the ranks start; constant while they run, but for the objects
+// that guard themselves.
+struct TrainRun {
+  const TrainOptions& options;
+  const Mesh& mesh;
+  const TextData& data;
+  std::vector<ParameterSpec> specs;
+  std::vector<std::vector<float>> initial_values;
+  OptimizerOptions optimizer_options;
+  Runtime& runtime;
+  Plugin& plugin;
+  Store& store;
+  StepMeter& meter;
+  Verifier* verifier = nullptr;  // Null without --verify.
+  TextSink show;
+};
+
+// What one rank brings back.
+struct RankResult {
+  // The mean loss of each held-out batch that was this rank's share, by index
+  // of the batch; elsewhere 0.
+  std::vector<double> held_out_first;
+  std::vector<double> held_out_last;
+  absl::Time training_begin;
+  absl::Time training_end;
+  RankBytes bytes;
+  int64_t skipped_steps = 0;
+  double imbalance = 1;
+  double padding_fraction = 0;
+  int64_t bucket_count = 0;
+  std::string plan_report;
+  VerifyDifference difference;
+};
+
+}  // namespace muonshard
+
+#endif  // TOOLS_TRAINER_TRAIN_RUN_H_

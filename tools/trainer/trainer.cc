@@ -1,0 +1,220 @@
+#include "tools/trainer/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/runtime/rank_tasks.h"
+#include "collectives/runtime/threads_runtime.h"
+#include "tools/trainer/output_files.h"
+#include "tools/trainer/plot.h"
+#include "tools/trainer/progress.h"
+#include "tools/trainer/rank_trainer.h"
+#include "tools/trainer/report.h"
+#include "tools/trainer/trace.h"
+
+namespace muonshard {
+namespace {
+
+absl::Status CheckOutputs(const TrainOptions& options) {
+  for (const auto& [flag, path] : {std::pair("--report", &options.report_path),
+                                   std::pair("--trace", &options.trace_path),
+                                   std::pair("--plot", &options.plot_path)}) {
+    if (path->empty()) continue;
+    if (absl::Status s = CheckWritable(flag, *path); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TextData> LoadData(const TrainOptions& options) {
+  if (!options.data_path.empty()) {
+    return TextData::FromFile(options.data_path, options.shape.context);
+  }
+  return TextData::FromFolder(std::string(kDefaultTextFolder),
+                              options.shape.context);
+}
+
+// The first error that is a cause: a rank whose group was aborted only follows
+// another.
+absl::Status FirstError(const std::vector<absl::Status>& statuses) {
+  absl::Status first;
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    const absl::Status& status = statuses[rank];
+    if (status.ok()) continue;
+    const bool cause = !absl::IsAborted(status);
+    if (!first.ok() && (!cause || !absl::IsAborted(first))) continue;
+    first = absl::Status(status.code(),
+                         absl::StrCat("rank ", rank, ": ", status.message()));
+  }
+  return first;
+}
+
+double MeanHeldOut(const std::vector<RankResult>& ranks,
+                   std::vector<double> RankResult::*losses) {
+  double sum = 0;
+  for (int64_t b = 0; b < kHeldOutBatches; ++b) {
+    const size_t rank = static_cast<size_t>(b) % ranks.size();
+    sum += (ranks[rank].*losses)[static_cast<size_t>(b)];
+  }
+  return sum / static_cast<double>(kHeldOutBatches);
+}
+
+void FillVerify(const std::vector<RankResult>& ranks, TrainResult& result) {
+  double max_abs = 0;
+  for (const RankResult& rank : ranks) {
+    result.verify_different_count += rank.difference.different_count;
+    max_abs = std::isnan(rank.difference.max_abs)
+                  ? std::numeric_limits<double>::quiet_NaN()
+                  : std::max(max_abs, rank.difference.max_abs);
+  }
+  result.verify_max_abs_difference = max_abs;
+}
+
+void FillResult(const std::vector<RankResult>& ranks, const TrainRun& run,
+                TrainResult& result) {
+  result.held_out_loss_first = MeanHeldOut(ranks, &RankResult::held_out_first);
+  result.held_out_loss_last = MeanHeldOut(ranks, &RankResult::held_out_last);
+  result.steps = run.meter.Means();
+  absl::Time begin = absl::InfiniteFuture();
+  absl::Time end = absl::InfinitePast();
+  for (const RankResult& rank : ranks) {
+    begin = std::min(begin, rank.training_begin);
+    end = std::max(end, rank.training_end);
+    result.ranks.push_back(rank.bytes);
+  }
+  result.training_seconds = absl::ToDoubleSeconds(end - begin);
+  result.skipped_steps = ranks[0].skipped_steps;
+  result.imbalance = ranks[0].imbalance;
+  result.padding_fraction = ranks[0].padding_fraction;
+  result.bucket_count = ranks[0].bucket_count;
+  result.plan_report = ranks[0].plan_report;
+  if (run.verifier != nullptr) FillVerify(ranks, result);
+}
+
+// Null without --verify.
+absl::StatusOr<std::unique_ptr<Verifier>> MakeVerifier(const TrainRun& run) {
+  if (!run.options.verify) return nullptr;
+  return Verifier::Create(run.runtime,
+                          {run.specs, run.initial_values, run.optimizer_options,
+                           run.options.ranks, run.options.clip_norm});
+}
+
+// A result with what is known before the first step.
+TrainResult Described(const TrainRun& run) {
+  TrainResult result;
+  result.plugin_name = std::string(run.plugin.name());
+  result.plugin_path = std::string(run.plugin.path());
+  result.data_source = run.data.source();
+  result.training_bytes = static_cast<int64_t>(run.data.training().size());
+  for (const ParameterSpec& spec : run.specs) {
+    result.parameter_count += ElementCount(spec);
+  }
+  return result;
+}
+
+absl::Status RunAllRanks(TrainRun& run, TrainResult& result) {
+  std::vector<RankResult> ranks(static_cast<size_t>(run.options.ranks));
+  const std::vector<absl::Status> statuses =
+      RunRanks(run.runtime, run.options.ranks, [&](Rank rank) {
+        absl::StatusOr<RankResult> of_rank = TrainOneRank(run, rank);
+        if (!of_rank.ok()) return of_rank.status();
+        ranks[static_cast<size_t>(ToInt(rank))] = *std::move(of_rank);
+        return absl::OkStatus();
+      });
+  if (absl::Status s = FirstError(statuses); !s.ok()) return s;
+  FillResult(ranks, run, result);
+  return absl::OkStatus();
+}
+
+// The lines of progress that no later step has shown.
+void ShowLastLine(const TrainRun& run) {
+  const int64_t steps = run.options.steps;
+  const int64_t shown =
+      (steps - 1) / run.options.interval * run.options.interval;
+  run.show(ProgressLine(run.meter, shown, steps, TokensPerStep(run.options)));
+}
+
+absl::Status WriteOutputs(const TrainOptions& options, const StepMeter& meter,
+                          const TrainResult& result) {
+  if (!options.report_path.empty()) {
+    if (absl::Status s = WriteFile("--report", options.report_path,
+                                   ReportJson(options, result));
+        !s.ok()) {
+      return s;
+    }
+  }
+  if (!options.trace_path.empty()) {
+    if (absl::Status s =
+            WriteFile("--trace", options.trace_path,
+                      TraceJson(meter.program_spans(), meter.rank_spans()));
+        !s.ok()) {
+      return s;
+    }
+  }
+  if (options.plot_path.empty()) return absl::OkStatus();
+  const std::string title = absl::StrCat(
+      "Training loss, ", RuleName(options.rule), ", ", options.ranks, " ranks");
+  return WriteFile("--plot", options.plot_path, LossPlotSvg(title, result));
+}
+
+}  // namespace
+
+OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
+  constexpr double kMiB = 1 << 20;
+  OptimizerOptions result;
+  result.muon.learning_rate = options.muon_learning_rate;
+  result.adamw.learning_rate = options.adamw_learning_rate;
+  result.plan.bucket_bytes_max = std::max<int64_t>(
+      1, static_cast<int64_t>(std::llround(options.bucket_mib * kMiB)));
+  result.overlap = options.overlap;
+  return result;
+}
+
+absl::StatusOr<TrainResult> Train(const TrainOptions& options,
+                                  const TextSink& show) {
+  if (absl::Status s = CheckOutputs(options); !s.ok()) return s;
+  const absl::StatusOr<TextData> data = LoadData(options);
+  if (!data.ok()) return data.status();
+  const absl::StatusOr<Mesh> mesh = Mesh::Parse(options.mesh);
+  if (!mesh.ok()) return mesh.status();
+  if (absl::Status s = mesh->CheckSize(options.ranks); !s.ok()) return s;
+  if (absl::Status s = Validate(options.shape); !s.ok()) return s;
+
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const absl::StatusOr<std::unique_ptr<Plugin>> plugin = Plugin::Open(
+      PluginSearchFromEnvironment(options.plugin, options.plugin_options),
+      *runtime);
+  if (!plugin.ok()) return plugin.status();
+  const std::unique_ptr<Store> store = NewInProcessStore(*runtime);
+  StepMeter meter(*runtime, options.ranks, options.steps,
+                  !options.trace_path.empty());
+  TrainRun run{.options = options,
+               .mesh = *mesh,
+               .data = *data,
+               .specs = GptParameterSpecs(options.shape, options.rule),
+               .initial_values = GptInitialValues(options.shape, options.seed),
+               .optimizer_options = OptimizerOptionsOf(options),
+               .runtime = *runtime,
+               .plugin = **plugin,
+               .store = *store,
+               .meter = meter,
+               .show = show};
+  if (absl::Status s = Validate(run.optimizer_options); !s.ok()) return s;
+  const absl::StatusOr<std::unique_ptr<Verifier>> verifier = MakeVerifier(run);
+  if (!verifier.ok()) return verifier.status();
+  run.verifier = verifier->get();
+
+  TrainResult result = Described(run);
+  show(Introduction(options, result));
+  show(ProgressHeading());
+  if (absl::Status s = RunAllRanks(run, result); !s.ok()) return s;
+  ShowLastLine(run);
+  show(Summary(options, result));
+  if (absl::Status s = WriteOutputs(options, meter, result); !s.ok()) return s;
+  return result;
+}
+
+}  // namespace muonshard
