@@ -2,7 +2,7 @@
 // compare. Every rank of a job does this once, at start.
 //
 // Axes       model x ranks; deep x ranks x parameters. 8 ranks a host.
-// Reports    imbalance, buckets, units; parameters per second
+// Reports    imbalance, buckets, parameters per second
 // Not shown  the exchange of fingerprints
 // Goal       under 1 s for 1,024 ranks and 10,000 parameters
 

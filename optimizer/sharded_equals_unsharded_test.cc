@@ -70,15 +70,14 @@ std::vector<RandomCase> RandomCases() {
   return cases;
 }
 
+std::string RandomCaseName(const ::testing::TestParamInfo<RandomCase>& info) {
+  return absl::StrCat(
+      info.param.kind == RuntimeCase::Kind::kSim ? "Sim" : "Threads",
+      info.param.seed);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomParametersTest,
-                         ::testing::ValuesIn(RandomCases()),
-                         [](const ::testing::TestParamInfo<RandomCase>& info) {
-                           return absl::StrCat(
-                               info.param.kind == RuntimeCase::Kind::kSim
-                                   ? "Sim"
-                                   : "Threads",
-                               info.param.seed);
-                         });
+                         ::testing::ValuesIn(RandomCases()), RandomCaseName);
 
 // A case in which parameters are absent: on one rank, on all, or in one step.
 ShardedCase AbsentCase(AbsentGradient absent) {
