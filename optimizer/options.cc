@@ -103,6 +103,10 @@ absl::Status ValidatePlan(const PlanOptions& plan) {
 
 }  // namespace
 
+std::vector<NewtonSchulzCoefficients> TorchCoefficients() {
+  return {{3.4445, -4.7750, 2.0315}};
+}
+
 absl::Status Validate(const OptimizerOptions& options) {
   if (absl::Status s = ValidateMuon(options.muon); !s.ok()) return s;
   if (absl::Status s = ValidateAdamW(options.adamw); !s.ok()) return s;

@@ -26,6 +26,10 @@ struct NewtonSchulzCoefficients {
   double c = 0;
 };
 
+// Those of torch.optim.Muon: one set, (3.4445, -4.7750, 2.0315). Out of line,
+// because g++ 12 warns falsely of such a list in a constructor it inlines.
+std::vector<NewtonSchulzCoefficients> TorchCoefficients();
+
 // How the update of a matrix of fan_out x fan_in is scaled.
 enum class MuonScale : uint8_t {
   kSpectral,       // sqrt(max(1, fan_out / fan_in)): torch "original".
@@ -40,8 +44,7 @@ struct MuonOptions {
   double momentum = 0.95;       // in [0, 1)
   bool nesterov = true;
   // Held at the last when there are more steps than coefficients.
-  std::vector<NewtonSchulzCoefficients> coefficients = {
-      {3.4445, -4.7750, 2.0315}};
+  std::vector<NewtonSchulzCoefficients> coefficients = TorchCoefficients();
   int32_t newton_schulz_steps = 5;  // in [1, 16]
   double epsilon = 1e-7;            // > 0; floor of the Frobenius norm
   MuonScale scale = MuonScale::kSpectral;

@@ -63,6 +63,10 @@ std::string ToString(const RuntimeCase& runtime) {
              : absl::StrCat("Sim", runtime.seed);
 }
 
+void PrintTo(const RuntimeCase& runtime, std::ostream* out) {
+  *out << ToString(runtime);
+}
+
 std::string RuntimeCaseName(const ::testing::TestParamInfo<RuntimeCase>& info) {
   return ToString(info.param);
 }

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ std::vector<RuntimeCase> BothRuntimes(int32_t seeds);
 
 // "Threads", "Sim7".
 std::string ToString(const RuntimeCase& runtime);
+void PrintTo(const RuntimeCase& runtime, std::ostream* out);
 std::string RuntimeCaseName(const ::testing::TestParamInfo<RuntimeCase>& info);
 
 struct RankRunOptions {

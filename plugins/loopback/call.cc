@@ -58,18 +58,18 @@ std::string ReductionText(const Reduction& reduction) {
   }
 }
 
-// The counts of `runs`, in full while a line holds them.
-std::string CountsText(const std::vector<Run>& runs) {
-  constexpr size_t kRunsShown = 8;
-  if (runs.size() > kRunsShown) {
+// The counts of `segments`, in full while a line holds them.
+std::string CountsText(const std::vector<Segment>& segments) {
+  constexpr size_t kSegmentsShown = 8;
+  if (segments.size() > kSegmentsShown) {
     uint64_t sum = 0;
-    for (const Run& run : runs) sum += run.count;
-    return std::to_string(runs.size()) + " counts of sum " +
+    for (const Segment& segment : segments) sum += segment.count;
+    return std::to_string(segments.size()) + " counts of sum " +
            std::to_string(sum);
   }
   std::string text;
-  for (const Run& run : runs) {
-    text += (text.empty() ? "[" : ", ") + std::to_string(run.count);
+  for (const Segment& segment : segments) {
+    text += (text.empty() ? "[" : ", ") + std::to_string(segment.count);
   }
   return text + "]";
 }
@@ -101,9 +101,9 @@ class Maker {
   Outcome CheckHead() const;
   Outcome CheckReduction() const;
   Outcome CheckBuffer(const char* name, const muonshard_buffer& buffer) const;
-  Outcome MakeRuns(const char* name, const uint64_t* counts,
-                   const uint64_t* displacements, uint64_t buffer_count,
-                   std::vector<Run>* runs) const;
+  Outcome MakeSegments(const char* name, const uint64_t* counts,
+                       const uint64_t* displacements, uint64_t buffer_count,
+                       std::vector<Segment>* segments) const;
   Outcome CheckCounts();
   Outcome CheckCount(const char* name, uint64_t got, uint64_t wanted) const;
   Outcome CheckOverlap() const;
@@ -203,23 +203,25 @@ Outcome Maker::CheckBuffer(const char* name,
   return {};
 }
 
-Outcome Maker::MakeRuns(const char* name, const uint64_t* counts,
-                        const uint64_t* displacements, uint64_t buffer_count,
-                        std::vector<Run>* runs) const {
+Outcome Maker::MakeSegments(const char* name, const uint64_t* counts,
+                            const uint64_t* displacements,
+                            uint64_t buffer_count,
+                            std::vector<Segment>* segments) const {
   if (counts == nullptr) return Refused(std::string(name) + "_counts is null");
   uint64_t sum = 0;
-  runs->resize(static_cast<size_t>(size_));
-  for (size_t rank = 0; rank < runs->size(); ++rank) {
-    Run& run = (*runs)[rank];
-    run.first = displacements == nullptr ? sum : displacements[rank];
-    run.count = counts[rank];
-    if (run.first > buffer_count || run.count > buffer_count - run.first) {
+  segments->resize(static_cast<size_t>(size_));
+  for (size_t rank = 0; rank < segments->size(); ++rank) {
+    Segment& segment = (*segments)[rank];
+    segment.first = displacements == nullptr ? sum : displacements[rank];
+    segment.count = counts[rank];
+    if (segment.first > buffer_count ||
+        segment.count > buffer_count - segment.first) {
       return Refused("segment " + std::to_string(rank) + " of " + name +
-                     " is " + std::to_string(run.count) + " elements from " +
-                     std::to_string(run.first) + ", want it within " +
-                     std::to_string(buffer_count));
+                     " is " + std::to_string(segment.count) +
+                     " elements from " + std::to_string(segment.first) +
+                     ", want it within " + std::to_string(buffer_count));
     }
-    sum += run.count;
+    sum += segment.count;
   }
   if (displacements != nullptr) return {};
   return CheckCount(name, buffer_count, sum);
@@ -236,32 +238,33 @@ Outcome Maker::CheckCounts() {
     case MUONSHARD_BROADCAST:
       return CheckCount("in", o.in.count, on_root ? o.out.count : 0);
     case MUONSHARD_REDUCE_SCATTER_V:
-      if (Outcome bad = MakeRuns("in", o.in_counts, o.in_displacements,
-                                 o.in.count, &call_.in_runs);
+      if (Outcome bad = MakeSegments("in", o.in_counts, o.in_displacements,
+                                     o.in.count, &call_.in_segments);
           !bad.ok()) {
         return bad;
       }
-      return CheckCount("out", o.out.count, call_.in_runs[own()].count);
+      return CheckCount("out", o.out.count, call_.in_segments[own()].count);
     case MUONSHARD_ALL_GATHER_V:
-      if (Outcome bad = MakeRuns("out", o.out_counts, o.out_displacements,
-                                 o.out.count, &call_.out_runs);
+      if (Outcome bad = MakeSegments("out", o.out_counts, o.out_displacements,
+                                     o.out.count, &call_.out_segments);
           !bad.ok()) {
         return bad;
       }
-      return CheckCount("in", o.in.count, call_.out_runs[own()].count);
+      return CheckCount("in", o.in.count, call_.out_segments[own()].count);
     case MUONSHARD_ALL_TO_ALL_V:
-      if (Outcome bad = MakeRuns("in", o.in_counts, o.in_displacements,
-                                 o.in.count, &call_.in_runs);
+      if (Outcome bad = MakeSegments("in", o.in_counts, o.in_displacements,
+                                     o.in.count, &call_.in_segments);
           !bad.ok()) {
         return bad;
       }
-      if (Outcome bad = MakeRuns("out", o.out_counts, o.out_displacements,
-                                 o.out.count, &call_.out_runs);
+      if (Outcome bad = MakeSegments("out", o.out_counts, o.out_displacements,
+                                     o.out.count, &call_.out_segments);
           !bad.ok()) {
         return bad;
       }
-      return CheckCount("the segment to itself", call_.out_runs[own()].count,
-                        call_.in_runs[own()].count);
+      return CheckCount("the segment to itself",
+                        call_.out_segments[own()].count,
+                        call_.in_segments[own()].count);
     case MUONSHARD_SEND:
       return CheckCount("out", o.out.count, 0);
     case MUONSHARD_RECV:
@@ -291,10 +294,10 @@ Outcome Maker::CheckOverlap() const {
   uintptr_t own_in = in;
   uintptr_t own_out = out;
   if (call_.kind == MUONSHARD_REDUCE_SCATTER_V) {
-    own_in += call_.in_runs[own()].first * width;
+    own_in += call_.in_segments[own()].first * width;
   }
   if (call_.kind == MUONSHARD_ALL_GATHER_V) {
-    own_out += call_.out_runs[own()].first * width;
+    own_out += call_.out_segments[own()].first * width;
   }
   if (call_.kind != MUONSHARD_ALL_TO_ALL_V && own_in == own_out) return {};
   return Refused("in and out overlap, and not where in place is allowed");
@@ -355,8 +358,9 @@ std::string Describe(const Call& call) {
       text += " " + std::to_string(call.out_count);
       break;
     default:
-      if (!call.in_runs.empty()) text += " " + CountsText(call.in_runs);
-      if (!call.out_runs.empty()) text += " " + CountsText(call.out_runs);
+      if (!call.in_segments.empty()) text += " " + CountsText(call.in_segments);
+      if (!call.out_segments.empty())
+        text += " " + CountsText(call.out_segments);
   }
   if (call.fingerprint != 0) {
     char hex[32];

@@ -16,8 +16,8 @@
 
 namespace muonshard::loopback {
 
-// A run of elements in a buffer.
-struct Run {
+// A segment of elements in a buffer.
+struct Segment {
   uint64_t first = 0;
   uint64_t count = 0;
 };
@@ -31,9 +31,9 @@ struct Call {
   uint64_t in_count = 0;
   std::byte* out = nullptr;
   uint64_t out_count = 0;
-  // One run per rank, of the kinds that have them; else empty.
-  std::vector<Run> in_runs;
-  std::vector<Run> out_runs;
+  // One segment per rank, of the kinds that have them; else empty.
+  std::vector<Segment> in_segments;
+  std::vector<Segment> out_segments;
   int64_t deadline_ns = INT64_MAX;
   uint64_t fingerprint = 0;
   std::string label;

@@ -10,8 +10,8 @@ namespace {
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
 
 // "" or the first rank whose count differs.
-std::string CompareCounts(const std::vector<Run>& left,
-                          const std::vector<Run>& right) {
+std::string CompareCounts(const std::vector<Segment>& left,
+                          const std::vector<Segment>& right) {
   for (size_t rank = 0; rank < left.size(); ++rank) {
     if (left[rank].count == right[rank].count) continue;
     return "the counts for " + RankText(static_cast<int32_t>(rank)) + " are " +
@@ -23,9 +23,10 @@ std::string CompareCounts(const std::vector<Run>& left,
 
 // "" or what `from` sends and `to` does not expect.
 std::string CompareExchange(const RankCall& from, const RankCall& to) {
-  const uint64_t sent = from.call.in_runs[static_cast<size_t>(to.rank)].count;
+  const uint64_t sent =
+      from.call.in_segments[static_cast<size_t>(to.rank)].count;
   const uint64_t expected =
-      to.call.out_runs[static_cast<size_t>(from.rank)].count;
+      to.call.out_segments[static_cast<size_t>(from.rank)].count;
   if (sent == expected) return "";
   return RankText(from.rank) + " sends " + std::to_string(sent) + " to " +
          RankText(to.rank) + ", which expects " + std::to_string(expected);
@@ -57,9 +58,9 @@ std::string CompareArguments(const RankCall& left, const RankCall& right) {
       if (a.root != b.root) return "the roots differ";
       break;
     case MUONSHARD_REDUCE_SCATTER_V:
-      return CompareCounts(a.in_runs, b.in_runs);
+      return CompareCounts(a.in_segments, b.in_segments);
     case MUONSHARD_ALL_GATHER_V:
-      return CompareCounts(a.out_runs, b.out_runs);
+      return CompareCounts(a.out_segments, b.out_segments);
     case MUONSHARD_ALL_TO_ALL_V: {
       const std::string there = CompareExchange(left, right);
       return there.empty() ? CompareExchange(right, left) : there;

@@ -20,13 +20,13 @@ class PartRunner {
       : calls_(calls), part_(part), stop_(stop), width_(calls[0]->width()) {}
 
   void AllReduceFold() const {
-    const Run share = Share(part_);
+    const Segment share = Share(part_);
     Fold(share, share.first, At(own().out, share.first));
   }
 
   void AllReduceCopy() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      const Run share = Share(rank);
+      const Segment share = Share(rank);
       Copy(At(calls_[rank]->out, share.first), share.count,
            At(own().out, share.first));
     }
@@ -34,7 +34,7 @@ class PartRunner {
 
   // Each rank folds a share straight into the root's output.
   void Reduce() const {
-    const Run share = Share(part_);
+    const Segment share = Share(part_);
     const Call& root = *calls_[static_cast<size_t>(own().root)];
     Fold(share, share.first, At(root.out, share.first));
   }
@@ -44,20 +44,20 @@ class PartRunner {
     Copy(root.in, own().out_count, own().out);
   }
 
-  void ReduceScatter() const { Fold(own().in_runs[part_], 0, own().out); }
+  void ReduceScatter() const { Fold(own().in_segments[part_], 0, own().out); }
 
   void AllGather() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      const Run& to = own().out_runs[rank];
+      const Segment& to = own().out_segments[rank];
       Copy(calls_[rank]->in, to.count, At(own().out, to.first));
     }
   }
 
   void AllToAll() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      const Run& to = own().out_runs[rank];
-      Copy(At(calls_[rank]->in, calls_[rank]->in_runs[part_].first), to.count,
-           At(own().out, to.first));
+      const Segment& to = own().out_segments[rank];
+      Copy(At(calls_[rank]->in, calls_[rank]->in_segments[part_].first),
+           to.count, At(own().out, to.first));
     }
   }
 
@@ -68,7 +68,7 @@ class PartRunner {
  private:
   const Call& own() const { return *calls_[part_]; }
 
-  Run Share(size_t index) const {
+  Segment Share(size_t index) const {
     return EvenShare(own().in_count, calls_.size(), index);
   }
 
@@ -78,20 +78,22 @@ class PartRunner {
     return element == 0 ? buffer : buffer + element * width_;
   }
 
-  // Reduces `run.count` elements of all inputs into `out`. Each rank cuts its
-  // own input, so runs of reduce-scatter are looked up per rank.
-  void Fold(const Run& run, uint64_t first, std::byte* out) const {
+  // Reduces `segment.count` elements of all inputs into `out`. Each rank cuts
+  // its own input, so segments of reduce-scatter are looked up per rank.
+  void Fold(const Segment& segment, uint64_t first, std::byte* out) const {
     const bool scattered = own().kind == MUONSHARD_REDUCE_SCATTER_V;
     std::vector<const std::byte*> inputs(calls_.size());
     const uint64_t chunk_count = kChunkBytes / width_;
-    for (uint64_t done = 0; done < run.count && !stop_; done += chunk_count) {
+    for (uint64_t done = 0; done < segment.count && !stop_;
+         done += chunk_count) {
       for (size_t rank = 0; rank < calls_.size(); ++rank) {
         const uint64_t from =
-            scattered ? calls_[rank]->in_runs[part_].first : first;
+            scattered ? calls_[rank]->in_segments[part_].first : first;
         inputs[rank] = At(calls_[rank]->in, from + done);
       }
       loopback::Reduce(own().reduction, inputs,
-                       std::min(chunk_count, run.count - done), At(out, done));
+                       std::min(chunk_count, segment.count - done),
+                       At(out, done));
     }
   }
 
@@ -139,7 +141,7 @@ void RunPart(std::span<const Call* const> calls, int32_t phase, int32_t part,
   }
 }
 
-Run EvenShare(uint64_t count, uint64_t shares, uint64_t index) {
+Segment EvenShare(uint64_t count, uint64_t shares, uint64_t index) {
   const uint64_t quotient = count / shares;
   const uint64_t remainder = count % shares;
   return {.first = index * quotient + std::min(index, remainder),
@@ -170,7 +172,7 @@ void CountBytes(const Call& call, int32_t rank, std::span<uint64_t> sent_to) {
         break;
       case MUONSHARD_REDUCE_SCATTER_V:
       case MUONSHARD_ALL_TO_ALL_V:
-        count = call.in_runs[peer].count;
+        count = call.in_segments[peer].count;
         break;
       case MUONSHARD_ALL_GATHER_V:
         count = call.in_count;

@@ -1,9 +1,10 @@
-// The data movement of one operation, cut into parts that may run at once.
+// The data movement of one operation, cut into parts that may segment at once.
 //
 // In this file
 //   N       ranks that take part; 2 for a Send with its Recv
 //   part i  what rank i must do; a Send with its Recv has the one part 0
-//   phase   parts of one phase run in any order, after all of the phase before
+//   phase   parts of one phase segment in any order, after all of the phase
+//   before
 //
 // Ordering     An input may be its own output. No part writes what another of
 //              its phase reads: AllReduce folds share i of every input into
@@ -34,7 +35,7 @@ void RunPart(std::span<const Call* const> calls, int32_t phase, int32_t part,
 
 // Share `index` of `count` elements cut evenly into `shares`: the first ones
 // are longer by one element where it does not divide.
-Run EvenShare(uint64_t count, uint64_t shares, uint64_t index);
+Segment EvenShare(uint64_t count, uint64_t shares, uint64_t index);
 
 // Adds the payload bytes that `rank`, which made `call`, sends to each of
 // sent_to.size() ranks, by the direct algorithm of each kind: every

@@ -27,11 +27,19 @@ Exchange BroadcastExchange(size_t ranks, DataType type, int64_t count,
 TEST_P(CollectiveConformance, BroadcastLeavesTheRootsBitsOnEveryRank) {
   std::vector<Exchange> exchanges;
   for (const DataType type : PromisedDataTypes(Promises())) {
-    for (const int64_t count :
-         {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{97}, LargeCount(type)}) {
+    for (const int64_t count : {0, 1, 7, 97}) {
       const Rank root{static_cast<int32_t>(count % size())};
       exchanges.push_back(BroadcastExchange(ranks(), type, count, root));
     }
+  }
+  ExpectExchanges(std::move(exchanges));
+}
+
+TEST_P(CollectiveConformance, BroadcastOfMoreThanAnyChunk) {
+  std::vector<Exchange> exchanges;
+  for (const DataType type : OneTypeOfEachWidth(Promises())) {
+    exchanges.push_back(
+        BroadcastExchange(ranks(), type, LargeCount(type), last()));
   }
   ExpectExchanges(std::move(exchanges));
 }

@@ -22,9 +22,10 @@ constexpr Conversion<T, T> kSame = {.decode = [](T value) { return value; },
                                     .encode = [](T value) { return value; }};
 
 template <typename Stored>
-Stored ElementAt(const Elements& elements, int64_t i) {
+Stored ElementAt(const Elements& elements, size_t i) {
   Stored stored;
-  std::memcpy(&stored, elements.in(i, 1).data, sizeof(Stored));
+  std::memcpy(&stored, elements.bytes().data() + i * sizeof(Stored),
+              sizeof(Stored));
   return stored;
 }
 
@@ -50,7 +51,8 @@ Elements Fold(std::span<const Elements> contributions,
   const auto scale =
       static_cast<Accumulator>(ScaleOf(reduction, contributions.size()));
   Elements result(contributions[0].type(), contributions[0].count());
-  for (int64_t i = 0; i < result.count(); ++i) {
+  const auto count = static_cast<size_t>(result.count());
+  for (size_t i = 0; i < count; ++i) {
     Accumulator sum = conversion.decode(ElementAt<Stored>(contributions[0], i));
     for (const Elements& contribution : contributions.subspan(1)) {
       sum = Combine(sum, conversion.decode(ElementAt<Stored>(contribution, i)),
@@ -58,7 +60,8 @@ Elements Fold(std::span<const Elements> contributions,
     }
     sum = static_cast<Accumulator>(sum * scale);
     const Stored stored = conversion.encode(sum);
-    std::memcpy(result.out(i, 1).data, &stored, sizeof(Stored));
+    std::memcpy(result.bytes().data() + i * sizeof(Stored), &stored,
+                sizeof(Stored));
   }
   return result;
 }

@@ -39,6 +39,11 @@ std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
   return cases;
 }
 
+void PrintTo(const ConformanceCase& conformance_case, std::ostream* out) {
+  *out << conformance_case.plugin << " with " << conformance_case.size
+       << " ranks on " << ToString(conformance_case.runtime);
+}
+
 std::string ConformanceCaseName(
     const ::testing::TestParamInfo<ConformanceCase>& info) {
   return absl::StrCat("Ranks", info.param.size, ToString(info.param.runtime));

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct ConformanceCase {
 // each size of at least `size_min`. Small groups get more seeds.
 std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
                                               int32_t size_min);
+
+void PrintTo(const ConformanceCase& conformance_case, std::ostream* out);
 
 // "Ranks3Sim2".
 std::string ConformanceCaseName(

@@ -83,13 +83,13 @@ Exchange ReduceScatterOf(const ReductionCase& reduction_case) {
       absl::StrCat("ReduceScatterV, ", ToString(reduction_case.reduction),
                    " of ", DataTypeName(reduction_case.type));
   exchange.in = reduction_case.contributions;
-  for (const int64_t count : CutOf(ranks).counts()) {
+  const Segments cut = CutOf(ranks);
+  for (const int64_t count : cut.counts()) {
     exchange.out.emplace_back(reduction_case.type, count);
   }
-  exchange.call = [ranks, reduction = reduction_case.reduction](
+  exchange.call = [cut, reduction = reduction_case.reduction](
                       Collective& group, const Elements& in, Elements& out) {
-    return group.ReduceScatterV(in.in(), out.out(), CutOf(ranks).counts(),
-                                reduction);
+    return group.ReduceScatterV(in.in(), out.out(), cut.counts(), reduction);
   };
   return exchange;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "testing/conformance/element_codec.h"
 #include "testing/seeded_random.h"
@@ -46,9 +47,9 @@ Elements::Elements(DataType type, int64_t count)
 Elements Elements::SmallIntegers(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
   SeededRandom random(seed);
-  for (int64_t i = 0; i < count; ++i) {
-    EncodeInteger(static_cast<int64_t>(random.Next() % 16), type,
-                  elements.out(i, 1).data);
+  std::byte* element = elements.bytes().data();
+  for (int64_t i = 0; i < count; ++i, element += ByteWidth(type)) {
+    EncodeInteger(static_cast<int64_t>(random.Next() >> 60), type, element);
   }
   return elements;
 }
@@ -56,8 +57,8 @@ Elements Elements::SmallIntegers(DataType type, int64_t count, uint64_t seed) {
 Elements Elements::Random(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
   SeededRandom random(seed);
-  for (int64_t i = 0; i < count; ++i) {
-    void* const element = elements.out(i, 1).data;
+  std::byte* element = elements.bytes().data();
+  for (int64_t i = 0; i < count; ++i, element += ByteWidth(type)) {
     if (IsFloating(type)) {
       EncodeReal(RandomReal(random), type, element);
     } else {
@@ -70,8 +71,12 @@ Elements Elements::Random(DataType type, int64_t count, uint64_t seed) {
 Elements Elements::RandomBits(DataType type, int64_t count, uint64_t seed) {
   Elements elements(type, count);
   SeededRandom random(seed);
-  for (std::byte& byte : elements.bytes()) {
-    byte = static_cast<std::byte>(random.Next() & 0xFFu);
+  std::span<std::byte> rest = elements.bytes();
+  while (!rest.empty()) {
+    const uint64_t bits = random.Next();
+    const size_t bytes = std::min(rest.size(), sizeof(bits));
+    std::memcpy(rest.data(), &bits, bytes);
+    rest = rest.subspan(bytes);
   }
   return elements;
 }
@@ -132,8 +137,11 @@ bool Elements::GuardsAreIntact() const {
   if (!got.GuardsAreIntact()) {
     return ::testing::AssertionFailure() << "bytes beside the buffer changed";
   }
-  const auto [at, unused] = std::ranges::mismatch(got.bytes(), want.bytes());
-  if (at == got.bytes().end()) return ::testing::AssertionSuccess();
+  if (std::memcmp(got.bytes().data(), want.bytes().data(),
+                  got.bytes().size()) == 0) {
+    return ::testing::AssertionSuccess();
+  }
+  const auto at = std::ranges::mismatch(got.bytes(), want.bytes()).in1;
   const auto byte = static_cast<size_t>(at - got.bytes().begin());
   const auto i = static_cast<int64_t>(byte / ByteWidth(got.type()));
   return ::testing::AssertionFailure()

@@ -85,6 +85,17 @@ std::vector<DataType> PromisedDataTypes(const Capabilities& promises) {
   return types;
 }
 
+std::vector<DataType> OneTypeOfEachWidth(const Capabilities& promises) {
+  std::vector<DataType> types;
+  for (const DataType type : PromisedDataTypes(promises)) {
+    const bool is_new = std::ranges::none_of(types, [type](DataType other) {
+      return ByteWidth(other) == ByteWidth(type);
+    });
+    if (is_new) types.push_back(type);
+  }
+  return types;
+}
+
 std::vector<Reduction> PromisedReductions(const Capabilities& promises,
                                           DataType type) {
   std::vector<Reduction> reductions;

@@ -68,6 +68,8 @@ Segments LargeSegments(size_t ranks, DataType type);
 int64_t LargeCount(DataType type);
 
 std::vector<DataType> PromisedDataTypes(const Capabilities& promises);
+// One type of each width, for runs that are long enough to be cut.
+std::vector<DataType> OneTypeOfEachWidth(const Capabilities& promises);
 
 // Averages and scaled sums are for floating types alone.
 std::vector<Reduction> PromisedReductions(const Capabilities& promises,

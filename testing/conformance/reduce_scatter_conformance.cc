@@ -67,7 +67,7 @@ TEST_P(CollectiveConformance, ReduceScatterLeavesItsSegmentOnEachRank) {
 
 TEST_P(CollectiveConformance, ReduceScatterOfMoreThanAnyChunk) {
   std::vector<Exchange> exchanges;
-  for (const DataType type : PromisedDataTypes(Promises())) {
+  for (const DataType type : OneTypeOfEachWidth(Promises())) {
     exchanges.push_back(ReduceScatterExchange(
         ranks(), type, LargeSegments(ranks(), type), Reduction::Sum()));
   }

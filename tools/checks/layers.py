@@ -16,7 +16,17 @@ class Layer:
     allowed_in_tests: tuple = ()
 
 
-ABOVE_TESTING = ("tools", "benchmarks", "bindings")
+# Every folder of ours that holds targets.
+FOLDERS = (
+    "benchmarks",
+    "bindings",
+    "collectives",
+    "optimizer",
+    "plugins",
+    "testing",
+    "tools",
+    "topology",
+)
 CORE = ("topology", "collectives", "optimizer", "plugins/loopback")
 
 LAYERS = (

@@ -42,16 +42,6 @@ LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 # Headers that lie in no folder of their package.
 BARE_INCLUDES = ("cblas.h",)
-OWN_FOLDERS = (
-    "benchmarks",
-    "bindings",
-    "collectives",
-    "optimizer",
-    "plugins",
-    "testing",
-    "tools",
-    "topology",
-)
 
 
 def files_under(root):
@@ -144,7 +134,7 @@ def check_includes(tree, path, text):
         yield (found[0][0] if found else 1), f'want "{own_header}" first'
     layer = layers.layer_of(path)
     for number, included, in_quotes in found:
-        is_own = included.split("/")[0] in OWN_FOLDERS
+        is_own = included.split("/")[0] in layers.FOLDERS
         if is_own and not in_quotes:
             yield number, f"<{included}>: want quotes"
         if "/" not in included and in_quotes:

@@ -1,0 +1,433 @@
+// What loopback promises beyond the conformance suite, through the loader and
+// on both runtimes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "collectives/collective.h"
+#include "collectives/plugin.h"
+#include "collectives/runtime/event.h"
+#include "collectives/work.h"
+#include "testing/rank_harness.h"
+#include "testing/status_matchers.h"
+#include "topology/rank.h"
+
+namespace muonshard::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+
+constexpr char kCopy[] = "plugins/loopback/libmuonshard_loopback_copy.so";
+
+class LoopbackTest : public ::testing::TestWithParam<RuntimeCase> {
+ protected:
+  static std::vector<absl::Status> Run(
+      int32_t size, const std::function<absl::Status(RankContext&)>& program,
+      const std::string& options = "") {
+    return RunOnRanks(
+               {.runtime = GetParam(), .size = size, .plugin_options = options},
+               program)
+        .results;
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Collective>> NewGroup(RankContext& context,
+                                                     Plugin& plugin,
+                                                     int32_t size,
+                                                     std::string name,
+                                                     absl::Time deadline) {
+  return plugin.NewGroup({.rank = context.rank,
+                          .size = size,
+                          .name = std::move(name),
+                          .deadline = deadline,
+                          .store = &context.store});
+}
+
+absl::Status WaitFor(RankContext& context, const absl::StatusOr<Work>& work) {
+  if (!work.ok()) return work.status();
+  return work->Wait(GuardDeadline(context.runtime));
+}
+
+// Waits until every rank has come here, without the group under test.
+absl::Status MeetInStore(RankContext& context, int32_t size,
+                         const std::string& name) {
+  const auto key = [&](int32_t rank) { return absl::StrCat(name, "/", rank); };
+  if (absl::Status s = context.store.Put(key(ToInt(context.rank)), "here");
+      !s.ok()) {
+    return s;
+  }
+  for (int32_t rank = 0; rank < size; ++rank) {
+    const auto come =
+        context.store.Get(key(rank), GuardDeadline(context.runtime));
+    if (!come.ok()) return come.status();
+  }
+  return absl::OkStatus();
+}
+
+TEST_P(LoopbackTest, ADeadlockOverTwoGroupsNamesEveryWait) {
+  const auto results = Run(3, [](RankContext& context) -> absl::Status {
+    auto other = NewGroup(context, context.plugin, 3, "other",
+                          GuardDeadline(context.runtime));
+    if (!other.ok()) return other.status();
+    const bool first = context.rank == Rank{0};
+    Collective& group = first ? **other : *context.world;
+    const absl::Status ended =
+        WaitFor(context, group.Barrier({.label = first ? "there" : "here"}));
+    if (absl::Status s = MeetInStore(context, 3, "heard"); !s.ok()) return s;
+    return ended;
+  });
+  EXPECT_THAT(
+      results,
+      Each(AllOf(
+          StatusIs(absl::StatusCode::kFailedPrecondition,
+                   "rank 0 waits for operation 0 (Barrier \"there\") of group "
+                   "\"other\", which lacks rank "),
+          StatusIs(absl::StatusCode::kFailedPrecondition,
+                   " waits for operation 0 (Barrier \"here\") of group "
+                   "\"world\", which lacks rank 0"))));
+}
+
+TEST_P(LoopbackTest, ARankThatPollsIsInNoDeadlock) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    Collective& world = *context.world;
+    int32_t token = 7;
+    const MutableBuffer buffer = MutableBuffer::Of(std::span(&token, 1));
+    if (context.rank == Rank{1}) {
+      if (absl::Status s = WaitFor(context, world.Barrier()); !s.ok()) return s;
+      return WaitFor(
+          context,
+          world.Send(ConstBuffer::Of(std::span<const int32_t>(&token, 1)),
+                     Rank{0}));
+    }
+    const absl::StatusOr<Work> received = world.Recv(buffer, Rank{1});
+    if (!received.ok()) return received.status();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(received->Wait(context.runtime.Now() + absl::Milliseconds(2)),
+                  StatusIs(absl::StatusCode::kDeadlineExceeded));
+    }
+    if (absl::Status s = WaitFor(context, world.Barrier()); !s.ok()) return s;
+    return WaitFor(context, received);
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, ADeadlineNamesWhoIsMissingAndWhoIsNotReady) {
+  const auto results = Run(4, [](RankContext& context) -> absl::Status {
+    Collective& world = *context.world;
+    EventSource never(context.runtime);
+    absl::Status ended;
+    if (context.rank == Rank{0}) {
+      if (absl::Status s =
+              context.store.Get("posted/3", GuardDeadline(context.runtime))
+                  .status();
+          !s.ok()) {
+        return s;
+      }
+      ended =
+          WaitFor(context, world.Barrier({.label = "b",
+                                          .deadline = context.runtime.Now() +
+                                                      absl::Milliseconds(5)}));
+    } else if (context.rank == Rank{3}) {
+      const auto work = world.Barrier({.ready = {never.event()}});
+      if (absl::Status s = context.store.Put("posted/3", "yes"); !s.ok()) {
+        return s;
+      }
+      ended = WaitFor(context, work);
+    }
+    if (absl::Status s = MeetInStore(context, 4, "over"); !s.ok()) return s;
+    return context.rank == Rank{0} || context.rank == Rank{3} ? ended
+                                                              : world.Health();
+  });
+  EXPECT_THAT(
+      results,
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    "1 of 4 ranks arrived; missing ranks 1, 2; the producers "
+                    "have not ended on rank 3")));
+}
+
+TEST_P(LoopbackTest, ADeadlineBehindAnotherOperationNamesThatOne) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    Collective& world = *context.world;
+    if (context.rank == Rank{0}) {
+      const auto first = world.Barrier({.label = "first"});
+      if (!first.ok()) return first.status();
+      EXPECT_THAT(
+          WaitFor(context, world.Barrier({.label = "second",
+                                          .deadline = context.runtime.Now()})),
+          StatusIs(absl::StatusCode::kDeadlineExceeded,
+                   "(Barrier \"second\") of group \"world\": deadline "
+                   "passed behind operation 0; 1 of 2 ranks arrived; "
+                   "missing rank 1"));
+    }
+    return MeetInStore(context, 2, "over");
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, NobodyNeedsToWaitForADeadlineToBeSeen) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    if (context.rank == Rank{0}) {
+      const auto work = context.world->Barrier(
+          {.deadline = context.runtime.Now() + absl::Milliseconds(2)});
+      if (!work.ok()) return work.status();
+      // An event is heard of without a wait for the work.
+      EXPECT_THAT(work->event().Wait(GuardDeadline(context.runtime)),
+                  StatusIs(absl::StatusCode::kDeadlineExceeded, "rank 1"));
+    }
+    return MeetInStore(context, 2, "over");
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, WhoLeavesIsNamedToThoseWhoNeedIt) {
+  const auto results = Run(3, [](RankContext& context) -> absl::Status {
+    if (context.rank == Rank{1}) {
+      context.world.reset();
+      return absl::OkStatus();
+    }
+    return WaitFor(context, context.world->Barrier());
+  });
+  EXPECT_THAT(results[1], IsOk());
+  for (const size_t rank : {0, 2}) {
+    EXPECT_THAT(results[rank], StatusIs(absl::StatusCode::kAborted,
+                                        "rank 1 left the group \"world\""));
+  }
+}
+
+// Everything large: parts are run by whoever waits, or by the services.
+TEST_P(LoopbackTest, LargeOperationsEndWhetherOrNotAnybodyWaits) {
+  for (const bool waits : {false, true}) {
+    const auto results = Run(
+        4,
+        [waits](RankContext& context) -> absl::Status {
+          std::vector<int64_t> buffer(100, ToInt(context.rank) + 1);
+          const auto work = context.world->AllReduce(
+              ConstBuffer::Of<int64_t>(buffer),
+              MutableBuffer::Of<int64_t>(buffer), Reduction::Sum());
+          if (!work.ok()) return work.status();
+          if (waits) {
+            if (absl::Status s = WaitFor(context, work); !s.ok()) return s;
+          } else if (absl::Status s =
+                         work->event().Wait(GuardDeadline(context.runtime));
+                     !s.ok()) {
+            return s;
+          }
+          EXPECT_THAT(buffer, Each(1 + 2 + 3 + 4));
+          return absl::OkStatus();
+        },
+        "{\"small_bytes\": 0}");
+    EXPECT_THAT(results, Each(IsOk()));
+  }
+}
+
+TEST_P(LoopbackTest, AbortWhileLargeOperationsRunEndsThemAlikeOnAllRanks) {
+  const auto results = Run(
+      3,
+      [](RankContext& context) -> absl::Status {
+        std::vector<float> in(3000, 1);
+        std::vector<std::vector<float>> out(4, std::vector<float>(3000));
+        std::vector<Work> works;
+        for (std::vector<float>& result : out) {
+          auto work = context.world->AllReduce(ConstBuffer::Of<float>(in),
+                                               MutableBuffer::Of<float>(result),
+                                               Reduction::Sum());
+          if (work.ok()) works.push_back(*std::move(work));
+        }
+        if (context.rank == Rank{1}) {
+          context.world->Abort(absl::CancelledError("enough"));
+        }
+        std::string codes;
+        for (const Work& work : works) {
+          const absl::Status ended = work.Wait(GuardDeadline(context.runtime));
+          codes += ended.ok() ? "o" : "a";
+          EXPECT_TRUE(ended.ok() || ended.code() == absl::StatusCode::kAborted);
+        }
+        // All that ended well on one rank did on all.
+        codes.resize(4, 'a');
+        const std::string rank = std::to_string(ToInt(context.rank));
+        if (absl::Status s = context.store.Put("codes" + rank, codes);
+            !s.ok()) {
+          return s;
+        }
+        const auto theirs =
+            context.store.Get("codes0", GuardDeadline(context.runtime));
+        if (!theirs.ok()) return theirs.status();
+        EXPECT_EQ(codes, *theirs);
+        return MeetInStore(context, 3, "over");
+      },
+      "{\"small_bytes\": 0}");
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, ALongChainOfProducersTakesNoStack) {
+  constexpr int kLinks = 3000;
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    EventSource start(context.runtime);
+    std::vector<Work> works;
+    Event ready = start.event();
+    for (int i = 0; i < kLinks; ++i) {
+      auto work = context.world->Barrier({.ready = {ready}});
+      if (!work.ok()) return work.status();
+      ready = work->event();
+      works.push_back(*std::move(work));
+    }
+    start.Complete(absl::OkStatus());
+    return works.back().Wait(GuardDeadline(context.runtime));
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, AGroupMayBeDroppedByTheCallbackOfItsLastOperation) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    auto group = NewGroup(context, context.plugin, 2, "brief",
+                          GuardDeadline(context.runtime));
+    if (!group.ok()) return group.status();
+    EventSource producer(context.runtime);
+    EventSource dropped(context.runtime);
+    {
+      const auto work =
+          (*group)->Barrier({.ready = {producer.event()},
+                             .deadline = GuardDeadline(context.runtime)});
+      if (!work.ok()) return work.status();
+      work->event().Then([held = *std::move(group),
+                          &dropped](const absl::Status& status) mutable {
+        held.reset();
+        dropped.Complete(status);
+      });
+    }
+    producer.Complete(absl::OkStatus());
+    return dropped.event().Wait(GuardDeadline(context.runtime));
+  });
+  // The other rank may have left before this one's handle was dropped.
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, EveryRankMayOpenThePluginForItself) {
+  const auto results = Run(3, [](RankContext& context) -> absl::Status {
+    auto own = Plugin::Open(PluginSearchFromEnvironment("loopback", ""),
+                            context.runtime);
+    if (!own.ok()) return own.status();
+    auto group =
+        NewGroup(context, **own, 3, "apart", GuardDeadline(context.runtime));
+    if (!group.ok()) return group.status();
+    return WaitFor(context, (*group)->Barrier());
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, TwoCopiesOfTheSharedObjectShareNoState) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    auto copy = Plugin::Open({.plugin = kCopy}, context.runtime);
+    if (!copy.ok()) return copy.status();
+    // Groups of one name live in both copies at once.
+    auto twin = (*copy)->NewGroup({.rank = Rank{0}, .size = 1});
+    if (!twin.ok()) return twin.status();
+    if (absl::Status s = WaitFor(context, (*twin)->Barrier()); !s.ok())
+      return s;
+    // A rank in each copy: they do not meet, and the later one is told why.
+    Plugin& plugin = context.rank == Rank{0} ? context.plugin : **copy;
+    const auto group = NewGroup(context, plugin, 2, "mixed",
+                                context.runtime.Now() + absl::Milliseconds(20));
+    EXPECT_FALSE(group.ok());
+    const absl::StatusCode code = group.status().code();
+    EXPECT_TRUE(code == absl::StatusCode::kUnimplemented ||
+                code == absl::StatusCode::kDeadlineExceeded)
+        << group.status();
+    return WaitFor(context, context.world->Barrier());
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, RanksThatDisagreeOnTheSizeOfAGroupAreToldSo) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    return NewGroup(context, context.plugin, 2 + ToInt(context.rank), "g",
+                    context.runtime.Now() + absl::Seconds(20))
+        .status();
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     "came to group")));
+}
+
+TEST_P(LoopbackTest, TwoRanksOfOneNumberAreToldSo) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    context.rank = Rank{0};
+    return NewGroup(context, context.plugin, 2, "g",
+                    context.runtime.Now() + absl::Seconds(20))
+        .status();
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     "two ranks 0 came to group")));
+}
+
+TEST_P(LoopbackTest, ARankThatStaysAwayFromASplitIsNamed) {
+  const auto results = Run(3, [](RankContext& context) -> absl::Status {
+    if (context.rank != Rank{1}) {
+      EXPECT_THAT(
+          context.world->Split(0, 0, "half",
+                               context.runtime.Now() + absl::Milliseconds(5)),
+          StatusIs(absl::StatusCode::kDeadlineExceeded, "missing rank"));
+    }
+    if (absl::Status s = MeetInStore(context, 3, "over"); !s.ok()) return s;
+    return context.world->Health();
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kDeadlineExceeded)));
+}
+
+TEST_P(LoopbackTest, RanksOfOneColorGiveTheirGroupOneName) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    const std::string name = absl::StrCat("half", ToInt(context.rank));
+    return context.world->Split(0, 0, name, GuardDeadline(context.runtime))
+        .status();
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     "calls color 0")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Runtimes, LoopbackTest,
+                         ::testing::ValuesIn(BothRuntimes(8)), RuntimeCaseName);
+
+TEST(LoopbackOnSimTest, TheSameSeedGivesTheSameTrace) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    uint64_t hashes[2];
+    for (uint64_t& hash : hashes) {
+      hash = RunOnRanks(
+                 {.runtime = {.kind = RuntimeCase::Kind::kSim, .seed = seed},
+                  .size = 4,
+                  .plugin_options = "{\"small_bytes\": 0}"},
+                 [](RankContext& context) -> absl::Status {
+                   std::vector<float> buffer(50, 1);
+                   for (int i = 0; i < 5; ++i) {
+                     if (absl::Status s = WaitFor(
+                             context, context.world->AllReduce(
+                                          ConstBuffer::Of<float>(buffer),
+                                          MutableBuffer::Of<float>(buffer),
+                                          Reduction::Average()));
+                         !s.ok()) {
+                       return s;
+                     }
+                   }
+                   return absl::OkStatus();
+                 })
+                 .trace_hash;
+    }
+    EXPECT_EQ(hashes[0], hashes[1]) << seed;
+    EXPECT_NE(hashes[0], 0u);
+  }
+}
+
+}  // namespace
+}  // namespace muonshard::testing

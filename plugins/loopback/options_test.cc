@@ -1,0 +1,54 @@
+#include "plugins/loopback/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muonshard::loopback {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(OptionsTest, NothingMeansTheDefaults) {
+  for (const char* json :
+       {static_cast<const char*>(nullptr), "", " ", "{}", " { } \n"}) {
+    Options options;
+    EXPECT_TRUE(ReadOptions(json, &options).ok());
+    EXPECT_EQ(options.small_bytes, Options().small_bytes);
+    EXPECT_EQ(options.poll_ms, Options().poll_ms);
+  }
+}
+
+TEST(OptionsTest, KeysThatAreGivenAreSetAndOthersKept) {
+  Options options{.small_bytes = 7, .poll_ms = 8};
+  EXPECT_TRUE(ReadOptions("{\"poll_ms\" : 250}", &options).ok());
+  EXPECT_EQ(options.small_bytes, 7u);
+  EXPECT_EQ(options.poll_ms, 250u);
+  EXPECT_TRUE(
+      ReadOptions("{\"small_bytes\":0,\t\"poll_ms\":12}", &options).ok());
+  EXPECT_EQ(options.small_bytes, 0u);
+  EXPECT_EQ(options.poll_ms, 12u);
+}
+
+TEST(OptionsTest, AnUnknownKeyIsRefusedBesideTheKnownOnes) {
+  Options options;
+  const Outcome outcome = ReadOptions("{\"smal_bytes\": 1}", &options);
+  EXPECT_EQ(outcome.code, MUONSHARD_E_ARGUMENT);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("\"smal_bytes\""), HasSubstr("\"small_bytes\""),
+                    HasSubstr("\"poll_ms\"")));
+}
+
+TEST(OptionsTest, WhatIsNoObjectOfWholeNumbersIsRefused) {
+  for (const char* json :
+       {"[]", "{", "{\"poll_ms\"", "{\"poll_ms\":1", "{\"poll_ms\":1,}",
+        "{\"poll_ms\":-1}", "{\"poll_ms\":\"1\"}", "{\"poll_ms\":1.5}",
+        "{\"poll_ms\":10000000000000}", "{\"poll_ms\":1} x", "{poll_ms:1}",
+        "{\"poll_\\u006ds\":1}", "{,}", "1"}) {
+    Options options;
+    EXPECT_EQ(ReadOptions(json, &options).code, MUONSHARD_E_ARGUMENT) << json;
+  }
+}
+
+}  // namespace
+}  // namespace muonshard::loopback

@@ -1,0 +1,49 @@
+#include "plugins/loopback/outcome.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace muonshard::loopback {
+namespace {
+
+TEST(OutcomeTest, AReportHasAllThatTheOutcomeHas) {
+  muonshard_status status;
+  EXPECT_EQ(
+      Report(
+          {.code = MUONSHARD_E_PEER, .text = "gone", .rank = 3, .sequence = 17},
+          &status),
+      MUONSHARD_E_PEER);
+  EXPECT_EQ(status.code, MUONSHARD_E_PEER);
+  EXPECT_EQ(status.rank, 3);
+  EXPECT_EQ(status.sequence, 17u);
+  EXPECT_STREQ(status.text, "gone");
+  EXPECT_EQ(Report({.code = MUONSHARD_E_PEER}, nullptr), MUONSHARD_E_PEER);
+}
+
+TEST(OutcomeTest, ATextThatDoesNotFitSaysSo) {
+  muonshard_status status;
+  const std::string full(sizeof(status.text) - 1, 'x');
+  Report({.text = full}, &status);
+  EXPECT_EQ(status.text, full);
+  Report({.text = full + "y"}, &status);
+  EXPECT_EQ(std::strlen(status.text), full.size());
+  EXPECT_EQ(std::string(status.text).substr(full.size() - 4), "x...");
+}
+
+TEST(OutcomeTest, MemoryThatRunsOutIsAnError) {
+  muonshard_status status;
+  const auto fail = []() -> Outcome { throw std::bad_alloc(); };
+  EXPECT_EQ(Guarded(&status, fail), MUONSHARD_E_MEMORY);
+  EXPECT_STREQ(status.text, "out of memory");
+}
+
+TEST(OutcomeTest, RanksAreListed) {
+  EXPECT_EQ(RankList({2}), "rank 2");
+  EXPECT_EQ(RankList({2, 5}), "ranks 2, 5");
+}
+
+}  // namespace
+}  // namespace muonshard::loopback

@@ -1,0 +1,334 @@
+// The plugin table as a host meets it: one rank alone, on a fake host.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/plugin_abi.h"
+#include "plugins/loopback/fake_host.h"
+
+extern "C" const muonshard_plugin_table* muonshard_plugin_entry_v1(
+    const muonshard_host* host, muonshard_status* status);
+
+namespace muonshard::loopback {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PluginTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    table_ = muonshard_plugin_entry_v1(fake_.host(), &status_);
+    ASSERT_NE(table_, nullptr);
+    ASSERT_EQ(table_->open(fake_.host(), "{}", &plugin_, &status_),
+              MUONSHARD_OK);
+  }
+
+  void TearDown() override {
+    if (comm_ != nullptr) table_->comm_free(comm_);
+    table_->close(plugin_);
+    EXPECT_EQ(fake_.live_objects(), 0) << "all that was made is freed";
+  }
+
+  static muonshard_comm_config Config(int32_t rank, int32_t size) {
+    muonshard_comm_config config = {};
+    config.header.size = MUONSHARD_END(muonshard_comm_config, program_rank);
+    config.rank = rank;
+    config.size = size;
+    config.name = "solo";
+    config.deadline_ns = 1000;
+    config.options = "{}";
+    config.device = -1;
+    return config;
+  }
+
+  void MakeSolo() {
+    const muonshard_comm_config config = Config(0, 1);
+    ASSERT_EQ(table_->comm_new(plugin_, &config, &comm_, &status_),
+              MUONSHARD_OK)
+        << status_.text;
+  }
+
+  muonshard_code New(const muonshard_comm_config& config) {
+    return table_->comm_new(plugin_, &config, &comm_, &status_);
+  }
+
+  muonshard_operation AllReduce() {
+    muonshard_operation o = {};
+    o.header.size = MUONSHARD_END(muonshard_operation, label);
+    o.kind = MUONSHARD_ALL_REDUCE;
+    o.data_type = MUONSHARD_F32;
+    o.reduction = MUONSHARD_SUM;
+    o.in = {in_.data(), in_.size()};
+    o.out = {out_.data(), out_.size()};
+    o.deadline_ns = INT64_MAX;
+    o.label = "w";
+    return o;
+  }
+
+  muonshard_code Post(const std::vector<muonshard_operation>& operations,
+                      muonshard_work* works) {
+    const std::vector<muonshard_comm> comms(operations.size(), comm_);
+    std::vector<const muonshard_operation*> pointers;
+    for (const muonshard_operation& operation : operations) {
+      pointers.push_back(&operation);
+    }
+    return table_->post(comms.data(), pointers.data(),
+                        static_cast<uint32_t>(operations.size()), works,
+                        &failed_, &status_);
+  }
+
+  FakeHost fake_;
+  const muonshard_plugin_table* table_ = nullptr;
+  muonshard_plugin plugin_ = nullptr;
+  muonshard_comm comm_ = nullptr;
+  muonshard_status status_ = {};
+  uint32_t failed_ = 99;
+  std::vector<float> in_ = {1, 2, 3};
+  std::vector<float> out_ = {0, 0, 0};
+};
+
+TEST_F(PluginTest, AnotherAbiIsRefused) {
+  muonshard_host other = *fake_.host();
+  other.abi_major = 2;
+  EXPECT_EQ(muonshard_plugin_entry_v1(&other, &status_), nullptr);
+  EXPECT_EQ(status_.code, MUONSHARD_E_VERSION);
+  other = *fake_.host();
+  other.header.size = MUONSHARD_END(muonshard_host, task_current);
+  EXPECT_EQ(muonshard_plugin_entry_v1(&other, nullptr), nullptr);
+}
+
+TEST_F(PluginTest, WrongOptionsAreRefusedAtTheDoor) {
+  muonshard_plugin other = nullptr;
+  EXPECT_EQ(table_->open(fake_.host(), "{\"x\":1}", &other, &status_),
+            MUONSHARD_E_ARGUMENT);
+  EXPECT_THAT(status_.text, HasSubstr("known: \"small_bytes\""));
+  muonshard_comm_config config = Config(0, 1);
+  config.options = "{\"y\":1}";
+  EXPECT_EQ(New(config), MUONSHARD_E_ARGUMENT);
+}
+
+TEST_F(PluginTest, StructsOfAnOlderVersionAreRefused) {
+  muonshard_caps caps = {};
+  EXPECT_EQ(table_->caps(plugin_, -1, &caps, &status_), MUONSHARD_E_VERSION);
+  muonshard_comm_config config = Config(0, 1);
+  config.header.size = 8;
+  EXPECT_EQ(New(config), MUONSHARD_E_VERSION);
+  MakeSolo();
+  muonshard_comm child = nullptr;
+  int32_t rank = 0;
+  int32_t size = 0;
+  EXPECT_EQ(
+      table_->comm_split(comm_, 0, 0, &config, &child, &rank, &size, &status_),
+      MUONSHARD_E_VERSION);
+  muonshard_counters counters = {};
+  EXPECT_EQ(table_->comm_counters(comm_, &counters, &status_),
+            MUONSHARD_E_VERSION);
+  counters.header.size = MUONSHARD_END(muonshard_counters, peer_capacity);
+  EXPECT_EQ(table_->comm_counters(comm_, &counters, &status_),
+            MUONSHARD_E_ARGUMENT);
+}
+
+TEST_F(PluginTest, AGroupNeedsARankANameAndAStore) {
+  EXPECT_EQ(New(Config(1, 1)), MUONSHARD_E_ARGUMENT);
+  muonshard_comm_config config = Config(0, 1);
+  config.name = "";
+  EXPECT_EQ(New(config), MUONSHARD_E_ARGUMENT);
+  EXPECT_EQ(New(Config(0, 2)), MUONSHARD_E_ARGUMENT);
+  EXPECT_THAT(status_.text, HasSubstr("store"));
+}
+
+TEST_F(PluginTest, WhoDoesNotComeIsNamedAndTheNameIsSpent) {
+  muonshard_comm_config config = Config(0, 3);
+  config.store = fake_.store();
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  EXPECT_THAT(status_.text, HasSubstr("1 of 3 ranks came; missing ranks 1, 2"));
+  EXPECT_EQ(fake_.now_ns(), config.deadline_ns);
+  config.rank = 1;
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  EXPECT_THAT(status_.text, HasSubstr("given up before rank 1 came"));
+}
+
+TEST_F(PluginTest, ARankOfAnotherProcessIsToldSo) {
+  muonshard_comm_config config = Config(0, 2);
+  config.store = fake_.store();
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  fake_.values()["solo/loopback/0"] = "1:2:3";
+  EXPECT_EQ(New(config), MUONSHARD_E_UNSUPPORTED);
+  EXPECT_THAT(status_.text, HasSubstr("ranks of one process"));
+}
+
+TEST_F(PluginTest, AStoreThatFailsFailsTheGroup) {
+  muonshard_comm_config config = Config(0, 2);
+  config.store = fake_.store();
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  fake_.values().clear();
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  EXPECT_THAT(status_.text, HasSubstr("no key"));
+  fake_.FailStore();
+  EXPECT_EQ(New(config), MUONSHARD_E_TIMEOUT);
+  EXPECT_THAT(status_.text, HasSubstr("no store"));
+}
+
+TEST_F(PluginTest, AHostWithoutMemoryIsAnError) {
+  fake_.FailObjects();
+  EXPECT_EQ(New(Config(0, 1)), MUONSHARD_E_MEMORY);
+  EXPECT_EQ(comm_, nullptr);
+}
+
+TEST_F(PluginTest, ABatchIsStartedWholeOrNotAtAll) {
+  MakeSolo();
+  muonshard_operation wrong = AllReduce();
+  wrong.out.count = 2;
+  muonshard_work works[3] = {};
+  EXPECT_EQ(Post({AllReduce(), wrong, AllReduce()}, works),
+            MUONSHARD_E_ARGUMENT);
+  EXPECT_EQ(failed_, 1u);
+  EXPECT_EQ(works[0], nullptr);
+  EXPECT_EQ(out_, std::vector<float>({0, 0, 0}));
+}
+
+TEST_F(PluginTest, AnOperationWithNothingToWaitForEndsInThePost) {
+  MakeSolo();
+  muonshard_work work = nullptr;
+  ASSERT_EQ(Post({AllReduce()}, &work), MUONSHARD_OK) << status_.text;
+  EXPECT_EQ(table_->work_test(work, &status_), MUONSHARD_OK);
+  EXPECT_EQ(out_, in_);
+  int calls = 0;
+  EXPECT_EQ(table_->work_then(
+                work,
+                [](void* count, const muonshard_status* status) {
+                  EXPECT_EQ(status->code, MUONSHARD_OK);
+                  ++*static_cast<int*>(count);
+                },
+                &calls, &status_),
+            MUONSHARD_OK);
+  EXPECT_EQ(calls, 1);
+  table_->work_free(work);
+}
+
+TEST_F(PluginTest, AnOperationWaitsForAllItsProducers) {
+  MakeSolo();
+  FakeEvent events[2];
+  void* ready[] = {events[0].handle(), events[1].handle()};
+  muonshard_operation operation = AllReduce();
+  operation.ready = ready;
+  operation.ready_count = 2;
+  muonshard_work work = nullptr;
+  ASSERT_EQ(Post({operation}, &work), MUONSHARD_OK);
+  events[1].Happen(MUONSHARD_OK, "");
+  EXPECT_EQ(table_->work_test(work, &status_), MUONSHARD_IN_PROGRESS);
+  EXPECT_EQ(table_->work_wait(work, fake_.now_ns() + 5, &status_),
+            MUONSHARD_WAIT_EXPIRED);
+  EXPECT_EQ(out_, std::vector<float>({0, 0, 0}));
+  events[0].Happen(MUONSHARD_OK, "");
+  EXPECT_EQ(table_->work_wait(work, INT64_MAX, &status_), MUONSHARD_OK);
+  EXPECT_EQ(out_, in_);
+  table_->work_free(work);
+}
+
+TEST_F(PluginTest, AProducerThatFailsBreaksTheGroupForGood) {
+  MakeSolo();
+  FakeEvent event;
+  void* ready[] = {event.handle()};
+  muonshard_operation operation = AllReduce();
+  operation.ready = ready;
+  operation.ready_count = 1;
+  muonshard_work work = nullptr;
+  ASSERT_EQ(Post({operation}, &work), MUONSHARD_OK);
+  event.Happen(MUONSHARD_E_CORRUPT, "bad bits");
+  EXPECT_EQ(table_->work_test(work, &status_), MUONSHARD_E_CORRUPT);
+  EXPECT_THAT(status_.text,
+              HasSubstr("a producer of operation 0 (AllReduce \"w\") of group "
+                        "\"solo\" failed on rank 0: bad bits"));
+  table_->comm_abort(comm_, nullptr);
+  EXPECT_EQ(table_->comm_query(comm_, &status_), MUONSHARD_E_CORRUPT);
+  muonshard_work late = nullptr;
+  EXPECT_EQ(Post({operation}, &late), MUONSHARD_E_CORRUPT);
+  table_->work_free(work);
+}
+
+TEST_F(PluginTest, ADeadlineIsSeenByWhoeverWaits) {
+  MakeSolo();
+  FakeEvent event;
+  void* ready[] = {event.handle()};
+  muonshard_operation first = AllReduce();
+  first.ready = ready;
+  first.ready_count = 1;
+  muonshard_operation second = AllReduce();
+  muonshard_work works[2] = {};
+  ASSERT_EQ(Post({first, second}, works), MUONSHARD_OK);
+  EXPECT_EQ(table_->work_wait(works[1], 10, &status_), MUONSHARD_WAIT_EXPIRED);
+  table_->comm_free(comm_);
+  comm_ = nullptr;
+  EXPECT_EQ(table_->work_test(works[0], &status_), MUONSHARD_E_ABORTED);
+  event.Happen(MUONSHARD_OK, "");
+  for (muonshard_work work : works) table_->work_free(work);
+}
+
+// A finite deadline wants a service task, which this host does not give.
+TEST_F(PluginTest, AHostWithoutTasksIsAnError) {
+  MakeSolo();
+  FakeEvent event;
+  void* ready[] = {event.handle()};
+  muonshard_operation operation = AllReduce();
+  operation.ready = ready;
+  operation.ready_count = 1;
+  operation.deadline_ns = 1000;
+  muonshard_work work = nullptr;
+  ASSERT_EQ(Post({operation}, &work), MUONSHARD_OK);
+  EXPECT_EQ(table_->work_test(work, &status_), MUONSHARD_E_SYSTEM);
+  EXPECT_THAT(status_.text, HasSubstr("cannot start a task"));
+  event.Happen(MUONSHARD_OK, "");
+  table_->work_free(work);
+}
+
+TEST_F(PluginTest, MemoryIsAlignedAndFreedWithItsGroup) {
+  MakeSolo();
+  void* data[2] = {};
+  muonshard_window windows[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, &data[i],
+                                 &windows[i], &status_),
+              MUONSHARD_OK);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data[i]) % 64, 0u);
+    static_cast<char*>(data[i])[99] = 1;
+  }
+  for (muonshard_window window : windows) {
+    EXPECT_EQ(table_->memory_free(comm_, window, &status_), MUONSHARD_OK);
+  }
+  muonshard_window own = nullptr;
+  ASSERT_EQ(table_->memory_register(comm_, in_.data(), 12,
+                                    MUONSHARD_MEMORY_HOST, &own, &status_),
+            MUONSHARD_OK);
+  EXPECT_EQ(table_->memory_free(comm_, own, &status_), MUONSHARD_OK);
+  EXPECT_EQ(table_->memory_new(comm_, 1, MUONSHARD_MEMORY_CUDA, &data[0],
+                               &windows[0], &status_),
+            MUONSHARD_E_UNSUPPORTED);
+  EXPECT_EQ(table_->memory_register(comm_, in_.data(), 12,
+                                    MUONSHARD_MEMORY_CUDA, &own, &status_),
+            MUONSHARD_E_UNSUPPORTED);
+}
+
+TEST_F(PluginTest, AColorBelowMinusOneIsRefused) {
+  MakeSolo();
+  const muonshard_comm_config config = Config(0, 1);
+  muonshard_comm child = nullptr;
+  int32_t rank = 7;
+  int32_t size = 7;
+  EXPECT_EQ(
+      table_->comm_split(comm_, -2, 0, &config, &child, &rank, &size, &status_),
+      MUONSHARD_E_ARGUMENT);
+  EXPECT_EQ(
+      table_->comm_split(comm_, -1, 0, &config, &child, &rank, &size, &status_),
+      MUONSHARD_OK);
+  EXPECT_EQ(child, nullptr);
+  EXPECT_EQ(rank, -1);
+  EXPECT_EQ(size, 0);
+}
+
+}  // namespace
+}  // namespace muonshard::loopback
