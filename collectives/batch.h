@@ -11,6 +11,8 @@
 // Threads      One task at a time; see Collective for the collectives in it.
 // Errors       `Add` returns what the call itself would. After an error of
 //              `Post` nothing was started; it names the operation at fault.
+//              Where a later level or a second plugin fails, something was:
+//              then the works of those calls end with the error.
 
 #ifndef COLLECTIVES_BATCH_H_
 #define COLLECTIVES_BATCH_H_

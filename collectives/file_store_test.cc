@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collectives/runtime/sim_runtime.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "collectives/store.h"
 #include "testing/status_matchers.h"
@@ -97,6 +98,23 @@ TEST_F(FileStoreTest, AProcessThatDiesWithTheLockDoesNotKeepIt) {
   const auto sum = (*store)->Add("count", 4);
   ASSERT_THAT(sum, IsOk());
   EXPECT_EQ(*sum, 7);
+}
+
+TEST_F(FileStoreTest, ALockThatIsNeverLetGoIsUnavailable) {
+  const int lock =
+      open(absl::StrCat(folder_, "/lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(lock, 0);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  // Waits in virtual time.
+  const std::unique_ptr<SimRuntime> sim = SimRuntime::Create({.seed = 1});
+  const absl::Status ended = sim->Run([&] {
+    const auto store = NewFileStore(*sim, folder_);
+    ASSERT_THAT(store, IsOk());
+    EXPECT_THAT((*store)->Add("count", 1),
+                StatusIs(absl::StatusCode::kUnavailable, "/lock"));
+  });
+  EXPECT_THAT(ended, IsOk());
+  close(lock);
 }
 
 TEST_F(FileStoreTest, AHalfWrittenValueIsNotSeen) {

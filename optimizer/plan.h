@@ -17,18 +17,15 @@
 // Result     The same inputs give the same plan on every rank and in every
 //            build. Owners depend on shapes, mesh, hosts and costs, never on
 //            the bucket size.
-// Balance    Units of the parameters with the same shard axes are placed
-//            together, alike in all their groups, with the load that ranks
-//            carry already. Sets of units go from the largest groups to the
-//            smallest, or the other way round if that is lighter.
-//            Element-wise parameters are cut evenly in each bucket, by chunks.
+// Balance    Units of equal shard axes are placed together and alike in all
+//            groups, onto the load that ranks carry already: largest groups
+//            first, or last if that is lighter. Chunks are dealt out evenly.
 // Order      Buckets are in launch order of their reductions: reverse
 //            registration order of the parameter that completes them. Parts
 //            are in update order: forward order.
 // Errors     kInvalidArgument names the parameter, axis or option;
-//            kUnimplemented is that of a ParameterSpec;
 //            kResourceExhausted names the rank and the matrix when a memory
-//            cap cannot be kept.
+//            cap cannot be kept; kUnimplemented is that of a ParameterSpec.
 
 #ifndef OPTIMIZER_PLAN_H_
 #define OPTIMIZER_PLAN_H_
@@ -54,8 +51,7 @@ struct Piece {
   int64_t bucket_offset = 0;     // Where it starts in the bucket.
   int64_t count = 0;
   int32_t owner = 0;  // Group rank whose segment holds it.
-  // Of a unit; 0 for a run of chunks.
-  int64_t rows = 0;
+  int64_t rows = 0;   // Of a unit; 0 for a run of chunks.
   int64_t cols = 0;
 };
 
@@ -110,10 +106,9 @@ struct Plan {
                                      const Mesh& mesh, const HostMap& hosts,
                                      const OptimizerOptions& options);
 
-  // The ranks of the group of `bucket_class` that `rank` is in, in (host, lane)
-  // order; and those that have the same segments, over the replicate axes, in
-  // the same order. Take the latter from here and not from the mesh: where
-  // groups lie on unlike hosts, equal coordinates are not equal group ranks.
+  // The ranks of the group of `bucket_class` that `rank` is in, and those that
+  // have the same segments over the replicate axes, both in (host, lane) order.
+  // On unlike hosts, groups order equal coordinates unlike.
   std::vector<Rank> GroupOf(int32_t bucket_class, Rank rank) const;
   std::vector<Rank> ReplicasOf(int32_t bucket_class, Rank rank) const;
 
@@ -121,9 +116,9 @@ struct Plan {
   uint64_t Fingerprint() const;
 
   // max over ranks of the load divided by max(sum / N, c_1, c_N + c_(N+1)),
-  // the costs c of the units sorted downwards; 1 when there is no unit. No
-  // plan of whole matrices can be below 1. With several shard groups, the sum
-  // is over all of them and the costs are those of the worst.
+  // the costs c of the units sorted downwards (over several choices of shard
+  // axes: of the worst, but for the sum); 1 when there is no unit. No plan of
+  // whole matrices can be below 1.
   double imbalance() const { return imbalance_value; }
 
   // A table for a person: what is sharded how, owners, bytes, balance.
@@ -140,14 +135,13 @@ struct Plan {
   double imbalance_value = 1;
   // No plan of whole matrices has a heaviest rank below this; in flops.
   int64_t whole_unit_bound = 0;
-  // Where that bound is above the mean load: the name of the parameter of the
-  // heaviest unit behind it, such as one that alone is above the mean. Empty if
-  // the mean is the bound.
+  // Where that bound is above the mean load: the name of the heaviest unit's
+  // parameter. Empty if the mean is the bound.
   std::string heaviest_unit;
   // Padding over payload elements, of all buckets.
   double padding_fraction = 0;
   // What all ranks must agree on, one fact a line: options, mesh, parameters,
-  // then the layout. The first line that differs is what an error names.
+  // layout. The first line that differs is what an error names.
   std::vector<std::string> lines;
 };
 

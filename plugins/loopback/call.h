@@ -16,7 +16,7 @@
 
 namespace muonshard::loopback {
 
-// A segment of elements in a buffer.
+// A run of elements in a buffer: what one rank sends or gets.
 struct Segment {
   uint64_t first = 0;
   uint64_t count = 0;

@@ -48,8 +48,7 @@ class Group : public std::enable_shared_from_this<Group> {
   // Takes the place of its rank, until `Leave`.
   Outcome Enter(Communicator* communicator);
   bool complete() const { return entered_ == size_; }
-  // Ranks that have not entered.
-  std::vector<int32_t> Absent() const;
+  std::vector<int32_t> Absent() const;  // Ranks that have not entered.
   // `unfinished`: the rank has works that have not ended.
   void Leave(int32_t rank, bool unfinished);
   // Null for a rank that has not entered or has left.

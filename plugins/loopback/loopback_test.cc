@@ -1,82 +1,21 @@
 // What loopback promises beyond the conformance suite, through the loader and
 // on both runtimes.
 
+#include "plugins/loopback/loopback_test.h"
+
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "collectives/collective.h"
-#include "collectives/plugin.h"
 #include "collectives/runtime/event.h"
-#include "collectives/work.h"
-#include "testing/rank_harness.h"
 #include "testing/status_matchers.h"
-#include "topology/rank.h"
 
 namespace muonshard::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
-
-constexpr char kCopy[] = "plugins/loopback/libmuonshard_loopback_copy.so";
-
-class LoopbackTest : public ::testing::TestWithParam<RuntimeCase> {
- protected:
-  static std::vector<absl::Status> Run(
-      int32_t size, const std::function<absl::Status(RankContext&)>& program,
-      const std::string& options = "") {
-    return RunOnRanks(
-               {.runtime = GetParam(), .size = size, .plugin_options = options},
-               program)
-        .results;
-  }
-};
-
-absl::StatusOr<std::unique_ptr<Collective>> NewGroup(RankContext& context,
-                                                     Plugin& plugin,
-                                                     int32_t size,
-                                                     std::string name,
-                                                     absl::Time deadline) {
-  return plugin.NewGroup({.rank = context.rank,
-                          .size = size,
-                          .name = std::move(name),
-                          .deadline = deadline,
-                          .store = &context.store});
-}
-
-absl::Status WaitFor(RankContext& context, const absl::StatusOr<Work>& work) {
-  if (!work.ok()) return work.status();
-  return work->Wait(GuardDeadline(context.runtime));
-}
-
-// Waits until every rank has come here, without the group under test.
-absl::Status MeetInStore(RankContext& context, int32_t size,
-                         const std::string& name) {
-  const auto key = [&](int32_t rank) { return absl::StrCat(name, "/", rank); };
-  if (absl::Status s = context.store.Put(key(ToInt(context.rank)), "here");
-      !s.ok()) {
-    return s;
-  }
-  for (int32_t rank = 0; rank < size; ++rank) {
-    const auto come =
-        context.store.Get(key(rank), GuardDeadline(context.runtime));
-    if (!come.ok()) return come.status();
-  }
-  return absl::OkStatus();
-}
 
 TEST_P(LoopbackTest, ADeadlockOverTwoGroupsNamesEveryWait) {
   const auto results = Run(3, [](RankContext& context) -> absl::Status {
@@ -314,87 +253,6 @@ TEST_P(LoopbackTest, AGroupMayBeDroppedByTheCallbackOfItsLastOperation) {
   });
   // The other rank may have left before this one's handle was dropped.
   EXPECT_THAT(results, Each(IsOk()));
-}
-
-TEST_P(LoopbackTest, EveryRankMayOpenThePluginForItself) {
-  const auto results = Run(3, [](RankContext& context) -> absl::Status {
-    auto own = Plugin::Open(PluginSearchFromEnvironment("loopback", ""),
-                            context.runtime);
-    if (!own.ok()) return own.status();
-    auto group =
-        NewGroup(context, **own, 3, "apart", GuardDeadline(context.runtime));
-    if (!group.ok()) return group.status();
-    return WaitFor(context, (*group)->Barrier());
-  });
-  EXPECT_THAT(results, Each(IsOk()));
-}
-
-TEST_P(LoopbackTest, TwoCopiesOfTheSharedObjectShareNoState) {
-  const auto results = Run(2, [](RankContext& context) -> absl::Status {
-    auto copy = Plugin::Open({.plugin = kCopy}, context.runtime);
-    if (!copy.ok()) return copy.status();
-    // Groups of one name live in both copies at once.
-    auto twin = (*copy)->NewGroup({.rank = Rank{0}, .size = 1});
-    if (!twin.ok()) return twin.status();
-    if (absl::Status s = WaitFor(context, (*twin)->Barrier()); !s.ok())
-      return s;
-    // A rank in each copy: they do not meet, and the later one is told why.
-    Plugin& plugin = context.rank == Rank{0} ? context.plugin : **copy;
-    const auto group = NewGroup(context, plugin, 2, "mixed",
-                                context.runtime.Now() + absl::Milliseconds(20));
-    EXPECT_FALSE(group.ok());
-    const absl::StatusCode code = group.status().code();
-    EXPECT_TRUE(code == absl::StatusCode::kUnimplemented ||
-                code == absl::StatusCode::kDeadlineExceeded)
-        << group.status();
-    return WaitFor(context, context.world->Barrier());
-  });
-  EXPECT_THAT(results, Each(IsOk()));
-}
-
-TEST_P(LoopbackTest, RanksThatDisagreeOnTheSizeOfAGroupAreToldSo) {
-  const auto results = Run(2, [](RankContext& context) -> absl::Status {
-    return NewGroup(context, context.plugin, 2 + ToInt(context.rank), "g",
-                    context.runtime.Now() + absl::Seconds(20))
-        .status();
-  });
-  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                     "came to group")));
-}
-
-TEST_P(LoopbackTest, TwoRanksOfOneNumberAreToldSo) {
-  const auto results = Run(2, [](RankContext& context) -> absl::Status {
-    context.rank = Rank{0};
-    return NewGroup(context, context.plugin, 2, "g",
-                    context.runtime.Now() + absl::Seconds(20))
-        .status();
-  });
-  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                     "two ranks 0 came to group")));
-}
-
-TEST_P(LoopbackTest, ARankThatStaysAwayFromASplitIsNamed) {
-  const auto results = Run(3, [](RankContext& context) -> absl::Status {
-    if (context.rank != Rank{1}) {
-      EXPECT_THAT(
-          context.world->Split(0, 0, "half",
-                               context.runtime.Now() + absl::Milliseconds(5)),
-          StatusIs(absl::StatusCode::kDeadlineExceeded, "missing rank"));
-    }
-    if (absl::Status s = MeetInStore(context, 3, "over"); !s.ok()) return s;
-    return context.world->Health();
-  });
-  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kDeadlineExceeded)));
-}
-
-TEST_P(LoopbackTest, RanksOfOneColorGiveTheirGroupOneName) {
-  const auto results = Run(2, [](RankContext& context) -> absl::Status {
-    const std::string name = absl::StrCat("half", ToInt(context.rank));
-    return context.world->Split(0, 0, name, GuardDeadline(context.runtime))
-        .status();
-  });
-  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                                     "calls color 0")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, LoopbackTest,

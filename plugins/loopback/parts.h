@@ -1,9 +1,9 @@
-// The data movement of one operation, cut into parts that may segment at once.
+// The data movement of one operation, cut into parts that may run at once.
 //
 // In this file
 //   N       ranks that take part; 2 for a Send with its Recv
 //   part i  what rank i must do; a Send with its Recv has the one part 0
-//   phase   parts of one phase segment in any order, after all of the phase
+//   phase   parts of one phase run in any order, after all of the phase
 //   before
 //
 // Ordering     An input may be its own output. No part writes what another of

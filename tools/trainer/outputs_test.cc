@@ -146,7 +146,7 @@ TEST(ProgressTest, TheSummaryShowsPlanBalanceAndBytesBesideTheBound) {
   const std::string text = Summary({}, result);
   EXPECT_THAT(text, HasSubstr("5.5000 -> 2.2500 nats per byte in 3 steps"));
   EXPECT_THAT(text, HasSubstr("the plan\n"));
-  EXPECT_THAT(text, HasSubstr("1.062 times"));
+  EXPECT_THAT(text, HasSubstr("1.062 times the Newton-Schulz"));
   EXPECT_THAT(text, HasSubstr("rank 1"));
   EXPECT_THAT(text, HasSubstr("Skipped: 3 steps"));
   EXPECT_THAT(text, HasSubstr("optimizer 0; 0 elements differ"));

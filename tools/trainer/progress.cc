@@ -56,7 +56,7 @@ std::string ProgressLine(const StepMeter& meter, int64_t first, int64_t last,
   const auto steps = static_cast<double>(last - first);
   const double tokens_per_second =
       static_cast<double>(tokens) * steps / std::max(1e-9, sum.step_ms / 1000);
-  return absl::StrFormat("%8d %9.4f %10.0f %10.1f %17.1f %25.1f\n", last,
+  return absl::StrFormat("%8d %9.4f %10.0f %10.1f %17.2f %25.2f\n", last,
                          sum.loss / steps, tokens_per_second,
                          sum.step_ms / steps, sum.newton_schulz_ms / steps,
                          sum.exposed_communication_ms / steps);
@@ -80,8 +80,8 @@ std::string Summary(const TrainOptions& options, const TrainResult& result) {
   const StepTimes times = TimesOf(result.steps);
   std::string text = absl::StrFormat(
       "\nHeld-out loss: %.4f -> %.4f nats per byte in %d steps, %.1f s (%s)\n"
-      "Step: median %.1f ms; Newton-Schulz %.1f ms and exposed communication "
-      "%.1f ms a step and rank\n\n",
+      "Step: median %.1f ms; Newton-Schulz %.2f ms and exposed communication "
+      "%.2f ms a step and rank\n\n",
       result.held_out_loss_first, result.held_out_loss_last,
       result.steps.size(), result.training_seconds,
       std::string(RuleName(options.rule)), times.step_median_ms,
@@ -95,9 +95,9 @@ std::string Summary(const TrainOptions& options, const TrainResult& result) {
   if (text.back() != '\n') text += '\n';
   absl::StrAppendFormat(
       &text,
-      "\nImbalance: heaviest rank has %.3f times the least that whole matrices "
-      "allow; padding %.2f %%\n\n",
-      result.imbalance, 100 * result.padding_fraction);
+      "\nImbalance: the heaviest rank has %.3f times the Newton-Schulz work "
+      "that whole matrices allow at least\n\n",
+      result.imbalance);
   AppendBytes(result, text);
   AppendVerify(result, text);
   return text;

@@ -184,13 +184,14 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
   if (absl::Status s = Validate(options.shape); !s.ok()) return s;
 
   const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  // Outlives the plugin, whose tasks report to it.
+  StepMeter meter(*runtime, options.ranks, options.steps,
+                  !options.trace_path.empty());
   const absl::StatusOr<std::unique_ptr<Plugin>> plugin = Plugin::Open(
       PluginSearchFromEnvironment(options.plugin, options.plugin_options),
       *runtime);
   if (!plugin.ok()) return plugin.status();
   const std::unique_ptr<Store> store = NewInProcessStore(*runtime);
-  StepMeter meter(*runtime, options.ranks, options.steps,
-                  !options.trace_path.empty());
   TrainRun run{.options = options,
                .mesh = *mesh,
                .data = *data,
