@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "optimizer/stable_hash.h"
 
 namespace muonshard {
 namespace {
@@ -88,7 +89,7 @@ absl::Status FirstDifference(Collective& world,
   std::vector<int64_t> hashes;
   hashes.reserve(lines.size());
   for (const std::string& line : lines) {
-    hashes.push_back(static_cast<int64_t>(HashText(line)));
+    hashes.push_back(static_cast<int64_t>(HashLines({line})));
   }
   auto all = GatherUneven<int64_t>(world, hashes, deadline);
   if (!all.ok()) return all.status();
@@ -119,26 +120,6 @@ absl::Status FirstDifference(Collective& world,
 }
 
 }  // namespace
-
-uint64_t HashText(absl::string_view text) {
-  // FNV-1a, then a final mix so that short texts fill all bits.
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) {
-    hash ^= static_cast<uint8_t>(c);
-    hash *= 0x100000001b3u;
-  }
-  hash ^= hash >> 32;
-  hash *= 0xd6e8feb86659fd93u;
-  return hash ^ (hash >> 32);
-}
-
-uint64_t HashLines(const std::vector<std::string>& lines) {
-  std::string hashes;
-  for (const std::string& line : lines) {
-    absl::StrAppend(&hashes, HashText(line), ";");
-  }
-  return HashText(hashes);
-}
 
 absl::Status AgreeOnLines(Collective& world, const absl::Status& local,
                           const std::vector<std::string>& lines,

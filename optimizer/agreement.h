@@ -7,12 +7,10 @@
 #ifndef OPTIMIZER_AGREEMENT_H_
 #define OPTIMIZER_AGREEMENT_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "collectives/collective.h"
 
@@ -24,10 +22,6 @@ namespace muonshard {
 absl::Status AgreeOnLines(Collective& world, const absl::Status& local,
                           const std::vector<std::string>& lines,
                           absl::Time deadline);
-
-// A 64-bit hash of text, stable across builds.
-uint64_t HashText(absl::string_view text);
-uint64_t HashLines(const std::vector<std::string>& lines);
 
 }  // namespace muonshard
 

@@ -67,13 +67,6 @@ TEST_P(AgreementTest, TheErrorOfOneRankBecomesTheErrorOfAll) {
                             "rank 1: no such axis")));
 }
 
-TEST(HashTest, EveryCharacterAndEveryLineCounts) {
-  EXPECT_NE(HashText("a"), HashText("b"));
-  EXPECT_NE(HashLines({"ab"}), HashLines({"a", "b"}));
-  EXPECT_NE(HashLines({"a", "b"}), HashLines({"b", "a"}));
-  EXPECT_EQ(HashLines({"a", "b"}), HashLines({"a", "b"}));
-}
-
 INSTANTIATE_TEST_SUITE_P(Runtimes, AgreementTest,
                          ::testing::ValuesIn(testing::BothRuntimes(3)),
                          testing::RuntimeCaseName);

@@ -10,13 +10,11 @@
 namespace muonshard {
 namespace {
 
-// Makes the group of `members`, which holds the own rank, unless it exists.
-absl::Status AddGroup(const std::vector<std::string>& axes,
-                      const std::vector<Rank>& members, Collective& world,
-                      absl::Time deadline,
+// Makes the group of `members`, which holds the own rank, unless `name` exists.
+absl::Status AddGroup(const std::string& name, const std::vector<Rank>& members,
+                      Collective& world, absl::Time deadline,
                       std::map<std::string, std::unique_ptr<Collective>>& out,
                       Collective*& group) {
-  const std::string name = absl::StrCat("over:", absl::StrJoin(axes, ","));
   const auto found = out.find(name);
   if (found != out.end()) {
     group = found->second.get();
@@ -42,16 +40,21 @@ absl::StatusOr<GroupSet> GroupSet::Create(const Plan& plan, Collective& world,
   for (size_t c = 0; c < plan.classes.size(); ++c) {
     const BucketClass& bucket_class = plan.classes[c];
     const auto index = static_cast<int32_t>(c);
-    for (const bool shards : {true, false}) {
-      Collective* group = nullptr;
-      const absl::Status s = AddGroup(
-          shards ? bucket_class.shard_axes : bucket_class.replicate_axes,
-          shards ? plan.GroupOf(index, world.rank())
-                 : plan.ReplicasOf(index, world.rank()),
-          world, deadline, set.by_axes_, group);
-      if (!s.ok()) return s;
-      (shards ? set.shards_ : set.replicas_).push_back(group);
-    }
+    const std::string shards =
+        absl::StrCat("shards:", absl::StrJoin(bucket_class.shard_axes, ","));
+    // Who holds the same segment follows from both sets of axes.
+    const std::string replicas = absl::StrCat(
+        "replicas:", absl::StrJoin(bucket_class.replicate_axes, ","), "/",
+        shards);
+    Collective* group = nullptr;
+    absl::Status s = AddGroup(shards, plan.GroupOf(index, world.rank()), world,
+                              deadline, set.by_axes_, group);
+    if (!s.ok()) return s;
+    set.shards_.push_back(group);
+    s = AddGroup(replicas, plan.ReplicasOf(index, world.rank()), world,
+                 deadline, set.by_axes_, group);
+    if (!s.ok()) return s;
+    set.replicas_.push_back(group);
   }
   return set;
 }

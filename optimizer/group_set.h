@@ -21,8 +21,8 @@ namespace muonshard {
 
 class GroupSet {
  public:
-  // Splits `world` once for each set of axes that a class of `plan` names. A
-  // collective call.
+  // Splits `world` once for each kind of group that the classes of `plan` name.
+  // A collective call.
   static absl::StatusOr<GroupSet> Create(const Plan& plan, Collective& world,
                                          absl::Time deadline);
 

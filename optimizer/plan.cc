@@ -11,6 +11,7 @@
 #include "optimizer/plan_lines.h"
 #include "optimizer/rank_load.h"
 #include "optimizer/shard_groups.h"
+#include "optimizer/stable_hash.h"
 #include "optimizer/unit.h"
 #include "optimizer/unit_owners.h"
 

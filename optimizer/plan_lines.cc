@@ -8,41 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "optimizer/stable_hash.h"
 
 namespace muonshard {
 namespace {
-
-// A 64-bit hash of our own: what the standard library's does may differ from
-// build to build.
-class Hasher {
- public:
-  void Add(uint64_t word) { state_ = Mix(state_ ^ word) + kIncrement; }
-
-  void Add(absl::string_view text) {
-    uint64_t hash = kTextStart;
-    for (const char c : text) {
-      hash = (hash ^ static_cast<unsigned char>(c)) * kTextFactor;
-    }
-    Add(hash);
-    Add(static_cast<uint64_t>(text.size()));
-  }
-
-  uint64_t value() const { return Mix(state_); }
-
- private:
-  // FNV-1a for bytes, the finalizer of SplitMix64 for words.
-  static constexpr uint64_t kTextStart = 0xcbf29ce484222325;
-  static constexpr uint64_t kTextFactor = 0x100000001b3;
-  static constexpr uint64_t kIncrement = 0x9e3779b97f4a7c15;
-
-  static uint64_t Mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  }
-
-  uint64_t state_ = kIncrement;
-};
 
 // Seventeen digits tell any two doubles apart.
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
@@ -184,7 +153,7 @@ std::string ClassLine(const BucketClass& bucket_class, size_t index) {
 
 // Places of all pieces as one hash: a bucket can have one for each rank.
 std::string BucketLine(const Bucket& bucket, size_t index) {
-  Hasher places;
+  StableHasher places;
   for (const Piece& piece : bucket.pieces) {
     places.Add(static_cast<uint64_t>(piece.parameter));
     places.Add(static_cast<uint64_t>(piece.parameter_offset));
@@ -218,12 +187,6 @@ std::vector<std::string> DescribePlan(const Plan& plan,
     lines.push_back(BucketLine(plan.buckets[i], i));
   }
   return lines;
-}
-
-uint64_t HashLines(const std::vector<std::string>& lines) {
-  Hasher hasher;
-  for (const std::string& line : lines) hasher.Add(line);
-  return hasher.value();
 }
 
 }  // namespace muonshard

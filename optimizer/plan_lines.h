@@ -1,4 +1,4 @@
-// The facts that all ranks must agree on, as text, and their hash.
+// The facts that all ranks must agree on, as text.
 //
 // Result     Depends on inputs and layout alone: the same in every build, and
 //            for a parameter whether a role is listed or implied. Doubles are
@@ -7,7 +7,6 @@
 #ifndef OPTIMIZER_PLAN_LINES_H_
 #define OPTIMIZER_PLAN_LINES_H_
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,6 @@ namespace muonshard {
 // Of a plan that is complete but for its lines.
 std::vector<std::string> DescribePlan(const Plan& plan,
                                       const OptimizerOptions& options);
-
-uint64_t HashLines(const std::vector<std::string>& lines);
 
 }  // namespace muonshard
 

@@ -111,7 +111,7 @@ void DrawHeldOut(const Axes& axes, double step, double loss,
       "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"#c33\">held-out "
       "%.3f</text>\n",
       axes.X(step), axes.Y(loss), axes.X(step) + (anchor == "end" ? -10 : 10),
-      axes.Y(loss) - 10, anchor, loss);
+      axes.Y(loss) - 20, anchor, loss);
 }
 
 std::vector<double> RunningMean(const std::vector<double>& values) {

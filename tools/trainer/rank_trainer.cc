@@ -38,8 +38,9 @@ class RankTrainer {
   const int32_t rank_;
   RankResult result_;
   std::unique_ptr<Collective> world_;
-  std::unique_ptr<ShardedOptimizer> optimizer_;
+  // Outlives the optimizer, whose last updates may still read its parameters.
   std::unique_ptr<GptModel> model_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
   int64_t step_ = 0;  // From 1, of the backward under way.
   double loss_sum_ = 0;
 };
