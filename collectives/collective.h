@@ -7,7 +7,9 @@
 //   segment i the run of counts[i] elements after those of ranks 0..i-1
 //
 // Ordering     Every rank starts the same operations in the same order; they
-//              run in that order. Groups do not order one another.
+//              run in that order. Messages (Send, Recv) meet per pair of ranks
+//              and run beside later operations: what must come after one has
+//              it in `ready`. Groups do not order one another.
 // Threads      Calls on one object do not overlap, with one exception: `Abort`
 //              may be called at any time from any task.
 // Memory       Buffers belong to the returned Work until it ends. An input may
@@ -16,8 +18,9 @@
 // Numerics     With `capabilities().canonical`: each contribution is converted
 //              to the accumulation type (f32 for f16 and bf16, else its own),
 //              folded left to right over ranks 0..N-1, scaled once if there is
-//              a scale, rounded once. AllReduce, Broadcast and AllGatherV leave
-//              the same bits on all ranks, always.
+//              a scale (itself rounded to that type), rounded once. AllReduce,
+//              Broadcast and AllGatherV leave the same bits on all ranks,
+//              always.
 // Errors       kInvalidArgument     this call was wrong; nothing was sent
 //              kUnimplemented       the plugin lacks it; nothing was sent
 //              kFailedPrecondition  the ranks disagree on the operation, or

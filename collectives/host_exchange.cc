@@ -28,13 +28,10 @@ absl::StatusOr<std::vector<uint8_t>> GatherBytes(
   int64_t bytes = 0;
   for (const int64_t count : counts) bytes += count;
   std::vector<uint8_t> all(static_cast<size_t>(bytes));
-  const absl::StatusOr<Work> work = world.AllGatherV(
+  const absl::Status gathered = AwaitEnd(world.AllGatherV(
       ConstBuffer::Of<uint8_t>(own), MutableBuffer::Of<uint8_t>(all), counts,
-      {.label = std::string(label), .deadline = deadline});
-  if (!work.ok()) return work.status();
-  // The buffers are the operation's until it ends, which it does by its own
-  // deadline.
-  if (absl::Status s = work->Wait(absl::InfiniteFuture()); !s.ok()) return s;
+      {.label = std::string(label), .deadline = deadline}));
+  if (!gathered.ok()) return gathered;
   return all;
 }
 
@@ -55,7 +52,7 @@ absl::StatusOr<HostMap> ExchangeHosts(Collective& world,
                                       absl::Time deadline) {
   if (host_id.size() > kHostIdBytesMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("wanted a host id of at most ", kHostIdBytesMax,
+        absl::StrCat("want a host id of at most ", kHostIdBytesMax,
                      " bytes, got ", host_id.size()));
   }
   const size_t size = static_cast<size_t>(world.size());

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/event.h"
 
@@ -51,6 +52,14 @@ class Work {
  private:
   std::shared_ptr<State> state_;
 };
+
+// What a call ended with: the error that refused it, or what its work ended
+// with. There is no deadline to give, because the caller's buffers are the
+// operation's until it ends and may not be freed by a wait that gave up; the
+// deadline of the call itself is what ends it.
+inline absl::Status AwaitEnd(const absl::StatusOr<Work>& work) {
+  return work.ok() ? work->Wait(absl::InfiniteFuture()) : work.status();
+}
 
 }  // namespace muonshard
 

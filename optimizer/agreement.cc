@@ -9,14 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/work.h"
 #include "optimizer/stable_hash.h"
 
 namespace muonshard {
 namespace {
-
-absl::Status WaitFor(const absl::StatusOr<Work>& work, absl::Time deadline) {
-  return work.ok() ? work->Wait(deadline) : work.status();
-}
 
 CallOptions Labeled(absl::string_view label, absl::Time deadline) {
   return {.label = std::string(label), .deadline = deadline};
@@ -29,19 +26,15 @@ absl::StatusOr<std::vector<std::vector<T>>> GatherUneven(
   const auto size = static_cast<size_t>(world.size());
   const std::array<int64_t, 1> own_count = {static_cast<int64_t>(own.size())};
   std::vector<int64_t> counts(size);
-  absl::Status s =
-      WaitFor(world.AllGatherV(ConstBuffer::Of<int64_t>(own_count),
-                               MutableBuffer::Of<int64_t>(counts),
-                               std::vector<int64_t>(size, 1),
-                               Labeled("agreement: counts", deadline)),
-              deadline);
+  absl::Status s = AwaitEnd(world.AllGatherV(
+      ConstBuffer::Of<int64_t>(own_count), MutableBuffer::Of<int64_t>(counts),
+      std::vector<int64_t>(size, 1), Labeled("agreement: counts", deadline)));
   if (!s.ok()) return s;
   std::vector<T> all(static_cast<size_t>(
       std::accumulate(counts.begin(), counts.end(), int64_t{0})));
-  s = WaitFor(
-      world.AllGatherV(ConstBuffer::Of<T>(own), MutableBuffer::Of<T>(all),
-                       counts, Labeled("agreement: values", deadline)),
-      deadline);
+  s = AwaitEnd(world.AllGatherV(ConstBuffer::Of<T>(own),
+                                MutableBuffer::Of<T>(all), counts,
+                                Labeled("agreement: values", deadline)));
   if (!s.ok()) return s;
   std::vector<std::vector<T>> result;
   auto next = all.begin();
@@ -130,11 +123,9 @@ absl::Status AgreeOnLines(Collective& world, const absl::Status& local,
   const auto count = static_cast<int64_t>(lines.size());
   const int64_t healthy = local.ok() ? 1 : 0;
   std::array<int64_t, 5> extremes = {x, -x, count, -count, healthy};
-  const absl::Status s =
-      WaitFor(world.AllReduce(ConstBuffer::Of<int64_t>(extremes),
-                              MutableBuffer::Of<int64_t>(extremes),
-                              Reduction::Min(), Labeled("agreement", deadline)),
-              deadline);
+  const absl::Status s = AwaitEnd(world.AllReduce(
+      ConstBuffer::Of<int64_t>(extremes), MutableBuffer::Of<int64_t>(extremes),
+      Reduction::Min(), Labeled("agreement", deadline)));
   if (!s.ok()) return s;
   if (extremes[4] == 0) return FirstError(world, local, deadline);
   if (extremes[0] == -extremes[1] && extremes[2] == -extremes[3]) {

@@ -1,5 +1,6 @@
 #include "optimizer/control_vector.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -14,11 +15,21 @@ namespace muonshard {
 namespace {
 
 constexpr size_t kNonFinite = kExactSumLimbs;
-constexpr size_t kFailedBuckets = kExactSumLimbs + 1;
-constexpr size_t kFirstAbsent = kExactSumLimbs + 2;
+constexpr size_t kFirstAbsent = kExactSumLimbs + 1;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
-constexpr int64_t kFailureKinds = 4;
+constexpr int64_t kFailureKinds = 5;
+
+// What StepFailure::parameter means with kStepOptions.
+constexpr std::array<const char*, 3> kFieldNames = {
+    "clip_norm", "muon_learning_rate", "adamw_learning_rate"};
+
+std::array<double, 3> FieldsOf(const StepOptions& options) {
+  return {options.clip_norm, options.muon_learning_rate.value_or(0),
+          options.adamw_learning_rate.value_or(0)};
+}
+
+bool IsInRange(double field) { return field >= 0 && std::isfinite(field); }
 
 struct Fact {
   const char* name;
@@ -55,7 +66,8 @@ absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
   const auto parameter = static_cast<size_t>(code / kFailureKinds / size);
   if (kind == FailureKind::kStepOptions) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the step was not taken: rank ", rank, " gave options out of range"));
+        "the step was not taken: rank ", rank, " gave a ",
+        kFieldNames[parameter], " out of range; want a finite number >= 0"));
   }
   const char* what = "";
   switch (kind) {
@@ -68,6 +80,10 @@ absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
     case FailureKind::kWrongGradient:
       what = "was checked in with a gradient of the wrong size or dtype";
       break;
+    case FailureKind::kFailedReduction:
+      return absl::AbortedError(absl::StrCat(
+          "the step was not taken: the reduction of the bucket of parameter \"",
+          plan.specs[parameter].name, "\" failed on rank ", rank));
     case FailureKind::kStepOptions:
       break;
   }
@@ -78,23 +94,12 @@ absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
 
 }  // namespace
 
-absl::Status Validate(const StepOptions& options) {
-  if (!(options.clip_norm >= 0) || std::isinf(options.clip_norm)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "clip_norm: want a finite number >= 0, got ", options.clip_norm));
+std::optional<int32_t> FirstFieldOutOfRange(const StepOptions& options) {
+  const std::array<double, 3> fields = FieldsOf(options);
+  for (size_t f = 0; f < fields.size(); ++f) {
+    if (!IsInRange(fields[f])) return static_cast<int32_t>(f);
   }
-  const auto check = [](const char* name, const std::optional<double>& rate) {
-    if (!rate.has_value() || (*rate >= 0 && std::isfinite(*rate))) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": want a finite number >= 0, got ", *rate));
-  };
-  if (absl::Status s = check("muon_learning_rate", options.muon_learning_rate);
-      !s.ok()) {
-    return s;
-  }
-  return check("adamw_learning_rate", options.adamw_learning_rate);
+  return std::nullopt;
 }
 
 ControlVector::ControlVector(const Plan& plan, Rank rank)
@@ -120,30 +125,26 @@ ControlVector::ControlVector(const Plan& plan, Rank rank)
 
 size_t ControlVector::least_count() { return kFirstFailure + 1; }
 
-void ControlVector::Encode(const ControlInput& input,
-                           std::vector<int64_t>& sums,
-                           std::vector<int64_t>& least) const {
-  sums.assign(sum_count_, 0);
-  input.squared_norm.Export(
-      std::span<int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
+void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
+                           std::span<int64_t> least) const {
+  std::fill(sums.begin(), sums.end(), 0);
+  input.squared_norm.Export(sums.first<kExactSumLimbs>());
   sums[kNonFinite] = input.non_finite_count;
-  sums[kFailedBuckets] = input.bucket_failed ? 1 : 0;
   for (size_t p = 0; p < absent_.size(); ++p) {
     if (input.absent[p]) sums[absent_[p].first + absent_[p].own] = 1;
   }
-  least.clear();
-  for (const Fact& fact : FactsOf(input)) {
-    least.push_back(fact.value);
-    least.push_back(-fact.value);
+  const auto facts = FactsOf(input);
+  for (size_t f = 0; f < facts.size(); ++f) {
+    least[2 * f] = facts[f].value;
+    least[2 * f + 1] = -facts[f].value;
   }
-  int64_t failure = kNoFailure;
+  least[kFirstFailure] = kNoFailure;
   if (input.failure.has_value()) {
-    failure =
-        (int64_t{input.failure->parameter} * plan_.mesh.size() + ToInt(rank_)) *
-            kFailureKinds +
-        static_cast<int64_t>(input.failure->kind);
+    const int64_t place =
+        int64_t{input.failure->parameter} * plan_.mesh.size() + ToInt(rank_);
+    least[kFirstFailure] =
+        place * kFailureKinds + static_cast<int64_t>(input.failure->kind);
   }
-  least.push_back(failure);
 }
 
 absl::Status ControlVector::CheckAbsent(
@@ -179,12 +180,6 @@ StepDecision ControlVector::Decide(const ControlInput& input,
     decision.status = absl::FailedPreconditionError(
         absl::StrCat("step ", input.step, " was not taken: the ", facts[f].name,
                      " is not the same on all ranks"));
-    return decision;
-  }
-  if (sums[kFailedBuckets] > 0) {
-    decision.status = absl::AbortedError(absl::StrCat(
-        "step ", input.step, " was not taken: a reduction failed on ",
-        sums[kFailedBuckets], " of ", plan_.mesh.size(), " ranks"));
     return decision;
   }
   decision.status = CheckAbsent(sums);

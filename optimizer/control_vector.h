@@ -2,8 +2,8 @@
 // summed and one whose least is taken over the world, and the one decision
 // that follows from them on every rank.
 //
-// Sums       the exact squared norm, non-finite elements, ranks with a failed
-//            bucket, and for each parameter on how many ranks it is absent
+// Sums       the exact squared norm, non-finite elements, and for each
+//            parameter on how many ranks it is absent
 // Least      [x, -x] of each fact that must be equal, and the first failure
 // Result     A pure function of the reduced vectors, so every rank decides the
 //            same. A parameter that lives apart over an axis (kDistinct) has
@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,8 @@ enum class FailureKind : int32_t {
   kTooManyCheckIns = 0,
   kTooFewCheckIns = 1,
   kWrongGradient = 2,
-  kStepOptions = 3,
+  kStepOptions = 3,      // `parameter` is a field, see FirstFieldOutOfRange.
+  kFailedReduction = 4,  // `parameter` is the first of the bucket.
 };
 
 // Why this rank cannot take the step.
@@ -44,7 +46,6 @@ struct ControlInput {
   StepOptions options;
   ExactSum squared_norm;  // Of what this rank counts; see Reducer.
   int64_t non_finite_count = 0;
-  bool bucket_failed = false;
   std::optional<StepFailure> failure;  // The first by parameter.
   std::vector<bool> absent;            // By parameter.
 };
@@ -65,8 +66,9 @@ class ControlVector {
   size_t sum_count() const { return sum_count_; }
   static size_t least_count();
 
-  void Encode(const ControlInput& input, std::vector<int64_t>& sums,
-              std::vector<int64_t>& least) const;
+  // Fills vectors of these counts.
+  void Encode(const ControlInput& input, std::span<int64_t> sums,
+              std::span<int64_t> least) const;
 
   StepDecision Decide(const ControlInput& input,
                       const std::vector<int64_t>& sums,
@@ -87,6 +89,10 @@ class ControlVector {
   std::vector<AbsentSlots> absent_;  // By parameter.
   size_t sum_count_ = 0;
 };
+
+// Which of clip norm (0), Muon's (1) and AdamW's learning rate (2) is the first
+// that is negative or not finite.
+std::optional<int32_t> FirstFieldOutOfRange(const StepOptions& options);
 
 }  // namespace muonshard
 

@@ -49,11 +49,10 @@ class Ballot {
     std::vector<int64_t> sums;
     std::vector<int64_t> least;
     for (int32_t r = 0; r < 4; ++r) {
-      std::vector<int64_t> own_sums;
-      std::vector<int64_t> own_least;
-      ControlVector(plan_, Rank{r})
-          .Encode(inputs[static_cast<size_t>(r)], own_sums, own_least);
-      EXPECT_EQ(own_least.size(), ControlVector::least_count());
+      const ControlVector vector(plan_, Rank{r});
+      std::vector<int64_t> own_sums(vector.sum_count());
+      std::vector<int64_t> own_least(ControlVector::least_count());
+      vector.Encode(inputs[static_cast<size_t>(r)], own_sums, own_least);
       if (r == 0) {
         sums = own_sums;
         least = own_least;
@@ -127,12 +126,14 @@ TEST(ControlVectorTest, TheFirstFailureByParameterThenRankIsNamed) {
                        "the wrong size or dtype on rank 2"));
 }
 
-TEST(ControlVectorTest, AFailedBucketOnOneRankFailsAll) {
+TEST(ControlVectorTest, AFailedReductionOnOneRankFailsAll) {
   const Plan plan = TwoParameterPlan(AbsentGradient::kError);
   Ballot ballot(plan);
-  ballot.inputs[3].bucket_failed = true;
+  ballot.inputs[3].failure =
+      StepFailure{.parameter = 1, .kind = FailureKind::kFailedReduction};
   EXPECT_THAT(ballot.DecisionOf(0).status,
-              StatusIs(absl::StatusCode::kAborted, "1 of 4 ranks"));
+              StatusIs(absl::StatusCode::kAborted,
+                       "the bucket of parameter \"expert\" failed on rank 3"));
 }
 
 TEST(ControlVectorTest, NonFiniteElementsSkipWithoutAnError) {
@@ -172,21 +173,27 @@ TEST(ControlVectorTest, AnExpertThatHasNoGradientWhereItLivesIsAnError) {
                        "parameter \"expert\" has a gradient on none of its 2"));
 }
 
-TEST(StepOptionsTest, OptionsOutOfRangeAreNamed) {
+TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {
   const double infinity = std::numeric_limits<double>::infinity();
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
   StepOptions options;
-  EXPECT_THAT(Validate(options), IsOk());
-  options.clip_norm = infinity;
-  EXPECT_THAT(Validate(options),
-              StatusIs(absl::StatusCode::kInvalidArgument, "clip_norm"));
-  options.clip_norm = 0;
-  options.muon_learning_rate = -1;
-  EXPECT_THAT(Validate(options), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          "muon_learning_rate"));
-  options.muon_learning_rate = 0.5;
+  EXPECT_EQ(FirstFieldOutOfRange(options), std::nullopt);
+  const auto expect = [&](int32_t field, const char* name) {
+    ASSERT_EQ(FirstFieldOutOfRange(options), field);
+    Ballot ballot(plan);
+    ballot.inputs[2].options = options;
+    ballot.inputs[2].failure =
+        StepFailure{.parameter = field, .kind = FailureKind::kStepOptions};
+    EXPECT_THAT(ballot.DecisionOf(0).status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         std::string("rank 2 gave a ") + name));
+  };
   options.adamw_learning_rate = infinity;
-  EXPECT_THAT(Validate(options), StatusIs(absl::StatusCode::kInvalidArgument,
-                                          "adamw_learning_rate"));
+  expect(2, "adamw_learning_rate");
+  options.muon_learning_rate = -1;
+  expect(1, "muon_learning_rate");
+  options.clip_norm = std::numeric_limits<double>::quiet_NaN();
+  expect(0, "clip_norm");
 }
 
 }  // namespace

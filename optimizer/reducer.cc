@@ -10,6 +10,10 @@
 #include "optimizer/compute/gradient_norm.h"
 
 namespace muonshard {
+
+// The norm must not depend on where the plan cuts.
+static_assert(kChunkCount == int64_t{kSquaresChunkCount});
+
 namespace {
 
 ConstBuffer AsConst(const MutableBuffer& buffer) {
@@ -37,14 +41,14 @@ LevelScales ScalesOf(const BucketClass& bucket_class, int64_t divisor) {
 
 Reducer::Reducer(Runtime& runtime, const OptimizerOptions& options,
                  BucketBuffers& buffers, const GroupSet& groups,
-                 Stream& compute, const StepTraceSink& trace)
+                 Stream& compute, SpanRecorder& spans)
     : runtime_(runtime),
       options_(options),
       buffers_(buffers),
       plan_(buffers.plan()),
       groups_(groups),
       compute_(compute),
-      trace_(trace),
+      spans_(spans),
       mutex_(runtime.NewMutex()),
       ledger_(plan_.specs),
       buckets_(plan_.buckets.size()) {}
@@ -172,8 +176,13 @@ void Reducer::LaunchFull() {
     const auto bucket = static_cast<int32_t>(next_launch_++);
     absl::Status launched = Launch(bucket);
     if (launched.ok()) continue;
+    // A level that was launched holds the buffers until it ends, which it does
+    // once its group is broken.
+    groups_.shards(plan_.buckets[static_cast<size_t>(bucket)].bucket_class)
+        .Abort(launched);
     EventSource failed(runtime_);
     failed.Complete(std::move(launched));
+    compute_.WaitFor(buckets_[static_cast<size_t>(bucket)].work.event());
     EnqueueSummary(bucket, failed.event());
   }
 }
@@ -192,7 +201,9 @@ absl::Status Reducer::Launch(int32_t bucket) {
                                              " of step ", step_),
                        .deadline = deadline};
   };
-  Work work;
+  // Kept at every level, since the bucket is in use from the first on.
+  Work& work = buckets_[static_cast<size_t>(bucket)].work;
+  work = Work();
   if (bucket_class.group_size > 1 || scales.shards != 1) {
     std::vector<int64_t> counts;
     for (const Segment& segment : layout.segments) {
@@ -218,16 +229,7 @@ absl::Status Reducer::Launch(int32_t bucket) {
     if (!reduced.ok()) return reduced.status();
     work = *std::move(reduced);
   }
-  buckets_[static_cast<size_t>(bucket)].work = work;
-  if (trace_) {
-    work.event().Then([this, bucket, begin, step = step_](const absl::Status&) {
-      trace_({.kind = SpanKind::kReduction,
-              .step = step,
-              .index = bucket,
-              .begin = begin,
-              .end = runtime_.Now()});
-    });
-  }
+  spans_.RecordUntilDone(work, SpanKind::kReduction, step_, bucket, begin);
   EnqueueSummary(bucket, work.event());
   return absl::OkStatus();
 }
@@ -239,6 +241,7 @@ void Reducer::EnqueueSummary(int32_t bucket, const Event& reduced) {
       Summarize(bucket);
     } else if (summary_.failure.ok()) {
       summary_.failure = std::move(upstream);
+      summary_.failed_bucket = bucket;
     }
     // The step's decision carries the failure on; the stream goes on clean.
     return absl::OkStatus();
@@ -256,13 +259,11 @@ void Reducer::Summarize(int32_t bucket) {
   }
 }
 
-bool Reducer::AwaitReductions(absl::Time deadline) const {
-  // Their errors reach the step through the summary.
-  for (const BucketState& bucket : buckets_) {
-    (void)bucket.work.Wait(deadline);
-    if (!bucket.work.done()) return false;
-  }
-  return true;
+std::vector<Work> Reducer::works() const {
+  MutexLock lock(*mutex_);
+  std::vector<Work> works;
+  for (const BucketState& bucket : buckets_) works.push_back(bucket.work);
+  return works;
 }
 
 }  // namespace muonshard

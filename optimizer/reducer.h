@@ -37,7 +37,7 @@
 #include "optimizer/compute/exact_sum.h"
 #include "optimizer/group_set.h"
 #include "optimizer/options.h"
-#include "optimizer/step_trace.h"
+#include "optimizer/span_recorder.h"
 
 namespace muonshard {
 
@@ -46,7 +46,8 @@ namespace muonshard {
 struct ReductionSummary {
   ExactSum squared_norm;
   int64_t non_finite_count = 0;
-  absl::Status failure;  // The first bucket's that failed.
+  absl::Status failure;       // The first bucket's that failed.
+  int32_t failed_bucket = 0;  // Which that is.
 };
 
 class Reducer {
@@ -54,7 +55,7 @@ class Reducer {
   // All arguments outlive the reducer.
   Reducer(Runtime& runtime, const OptimizerOptions& options,
           BucketBuffers& buffers, const GroupSet& groups, Stream& compute,
-          const StepTraceSink& trace);
+          SpanRecorder& spans);
 
   void Begin(int64_t step, int32_t micro_batches);
   void* View(int32_t parameter);
@@ -72,9 +73,8 @@ class Reducer {
   }
   const ReductionSummary& summary() const { return summary_; }
 
-  // Blocks until every reduction of the step has ended, or returns false at
-  // the deadline.
-  bool AwaitReductions(absl::Time deadline) const;
+  // The last level of each bucket's reduction, as far as they are launched.
+  std::vector<Work> works() const;
 
   int64_t view_misses() const { return view_misses_; }
 
@@ -99,7 +99,7 @@ class Reducer {
   const Plan& plan_;
   const GroupSet& groups_;
   Stream& compute_;
-  const StepTraceSink& trace_;
+  SpanRecorder& spans_;
   const std::unique_ptr<Mutex> mutex_;
   // Guarded by mutex_ from here on, but for summary_.
   CheckInLedger ledger_;

@@ -1,5 +1,6 @@
 #include "optimizer/sharded_optimizer.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "optimizer/bucket_buffers.h"
 #include "optimizer/group_set.h"
 #include "optimizer/reducer.h"
+#include "optimizer/span_recorder.h"
 #include "optimizer/updater.h"
 
 namespace muonshard {
@@ -27,28 +29,32 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
   ShardedOptimizerImpl(Plan plan, Collective& world, GroupSet groups,
                        const OptimizerOptions& options, StepTraceSink trace)
       : options_(options),
-        trace_(std::move(trace)),
         world_(world),
         runtime_(world.runtime()),
         plan_(std::move(plan)),
         groups_(std::move(groups)),
         buffers_(plan_, world.rank()),
+        spans_(runtime_, std::move(trace)),
         compute_(runtime_,
                  absl::StrCat("compute of rank ", ToInt(world.rank()))),
-        reducer_(runtime_, options_, buffers_, groups_, compute_, trace_),
+        reducer_(runtime_, options_, buffers_, groups_, compute_, spans_),
         updater_(world, options_, buffers_, groups_, reducer_, compute_,
-                 trace_) {}
+                 spans_) {}
 
   ~ShardedOptimizerImpl() override {
     // Operations hold the buffers until they end; if they do not end by
     // themselves their groups are broken.
-    if (updater_.AwaitAll(Deadline())) return;
-    const absl::Status reason = absl::AbortedError(
-        absl::StrCat("rank ", ToInt(world_.rank()),
-                     " destroyed its optimizer during a step"));
-    groups_.Abort(reason);
-    world_.Abort(reason);
-    (void)updater_.AwaitAll(absl::InfiniteFuture());
+    if (!updater_.AwaitAll(Deadline())) {
+      const absl::Status reason = absl::AbortedError(
+          absl::StrCat("rank ", ToInt(world_.rank()),
+                       " destroyed its optimizer during a step"));
+      groups_.Abort(reason);
+      world_.Abort(reason);
+      (void)updater_.AwaitAll(absl::InfiniteFuture());
+    }
+    // What is left on the compute stream waits for nothing any more, and uses
+    // the members that are destroyed before the stream.
+    (void)compute_.Synchronize(absl::InfiniteFuture());
   }
 
   const Plan& plan() const override { return plan_; }
@@ -77,22 +83,22 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
   template <typename Wait>
   auto Exposed(Wait wait) -> decltype(wait());
   absl::Status WaitForAllBuckets();
-
   const OptimizerOptions options_;
-  const StepTraceSink trace_;
   Collective& world_;
   Runtime& runtime_;
   const Plan plan_;
   const GroupSet groups_;
   BucketBuffers buffers_;
-  // Destroyed before the buffers that its operations use, and after those
-  // that enqueue on it.
+  SpanRecorder spans_;
   Stream compute_;
   Reducer reducer_;
   Updater updater_;
   Phase phase_ = Phase::kBinding;
   int64_t step_ = 0;
   int32_t micro_batches_ = 1;
+  // The last step given to Step; atomic, because waits come from any task.
+  std::atomic<int64_t> taken_step_{0};
+  int64_t told_step_ = 0;  // The last whose decision the caller was told.
 };
 
 absl::Status ShardedOptimizerImpl::CheckIndex(int32_t p) const {
@@ -136,10 +142,19 @@ absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
     return absl::FailedPreconditionError(absl::StrCat(
         "parameter \"", plan_.specs[p].name, "\" is not bound to memory"));
   }
-  // What the last step's update reads must not change under it. Its own error
-  // was its caller's; it does not stop the next step.
-  if (absl::Status s = WaitForAllBuckets(); !s.ok()) {
-    if (updater_.busy()) return s;
+  // What the last step's update reads must not change under it. An error of
+  // that step does not stop this one, once it has been told.
+  const absl::Status waited = WaitForAllBuckets();
+  for (size_t b = 0; b < plan_.buckets.size(); ++b) {
+    if (!updater_.pending(static_cast<int32_t>(b))) continue;
+    return absl::Status(
+        waited.code(),
+        absl::StrCat("BeginStep: the parameters of bucket ", b, " of step ",
+                     step_, " did not come, so this optimizer cannot go on: ",
+                     waited.message()));
+  }
+  if (told_step_ < taken_step_) {
+    if (absl::Status s = Outcome().status(); !s.ok()) return s;
   }
   ++step_;
   reducer_.Begin(step_, micro_batches);
@@ -165,6 +180,7 @@ absl::Status ShardedOptimizerImpl::Step(ReducedGradients gradients,
         "returned");
   }
   phase_ = Phase::kStepped;
+  taken_step_ = step_;
   StepOptions filled = options;
   if (!filled.muon_learning_rate.has_value()) {
     filled.muon_learning_rate = options_.muon.learning_rate;
@@ -180,21 +196,20 @@ absl::Status ShardedOptimizerImpl::Step(ReducedGradients gradients,
 
 template <typename Wait>
 auto ShardedOptimizerImpl::Exposed(Wait wait) -> decltype(wait()) {
-  if (!trace_) return wait();
   const absl::Time begin = runtime_.Now();
   auto result = wait();
-  trace_({.kind = SpanKind::kWait,
-          .step = step_,
-          .begin = begin,
-          .end = runtime_.Now()});
+  spans_.Record(SpanKind::kWait, taken_step_, 0, begin);
   return result;
 }
 
 absl::StatusOr<StepOutcome> ShardedOptimizerImpl::Outcome() {
-  if (phase_ == Phase::kBinding || step_ == 0) {
+  if (taken_step_ == 0) {
     return absl::FailedPreconditionError("Outcome: want a Step before it");
   }
-  return Exposed([&] { return updater_.Outcome(Deadline()); });
+  absl::StatusOr<StepOutcome> outcome =
+      Exposed([&] { return updater_.Outcome(Deadline()); });
+  if (updater_.decided()) told_step_ = taken_step_;
+  return outcome;
 }
 
 absl::Status ShardedOptimizerImpl::WaitForParameters(int32_t p) {
@@ -219,13 +234,9 @@ absl::Status ShardedOptimizerImpl::WaitForAllBuckets() {
 
 absl::Status ShardedOptimizerImpl::Synchronize() {
   if (phase_ != Phase::kStepped) return absl::OkStatus();
-  return Exposed([&] {
-    const absl::Status waited = WaitForAllBuckets();
-    if (absl::Status s = updater_.Outcome(Deadline()).status(); !s.ok()) {
-      return s;
-    }
-    return waited;
-  });
+  const absl::Status waited = Exposed([&] { return WaitForAllBuckets(); });
+  absl::Status decided = Outcome().status();
+  return decided.ok() ? waited : decided;
 }
 
 absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {

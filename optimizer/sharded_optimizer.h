@@ -23,11 +23,15 @@
 // Numerics     Same inputs and a plugin that promises `canonical`: the same
 //              bits on every rank, for every number of ranks that gives the
 //              same fold of gradients, every bucket size, overlap on or off.
-// Errors       A step is a transaction: after an error, or with non-finite
-//              gradients, every parameter and all state keep their bits, on
-//              all ranks. The error of a step names rank and parameter, comes
-//              on every rank, and is returned by the next Step, Outcome or
-//              Synchronize, or at once under `synchronous_errors`.
+// Errors       A step is a transaction: what is wrong with it on one rank, or a
+//              gradient that is not finite, leaves every parameter and all
+//              state as they were, on all ranks. The error names rank and
+//              parameter and comes on every rank, from whatever waits for the
+//              step; one that neither Outcome nor Synchronize has returned is
+//              returned, once, by the next BeginStep.
+//              If a gather fails after that, or the control all-reduce on some
+//              ranks only, ranks may differ: every later BeginStep fails, and
+//              recovery is a new group and a new optimizer.
 
 #ifndef OPTIMIZER_SHARDED_OPTIMIZER_H_
 #define OPTIMIZER_SHARDED_OPTIMIZER_H_
@@ -88,8 +92,10 @@ class ShardedOptimizer {
 
   // Checks in the gradient of p for one micro-batch: `count` elements of
   // `dtype` (of the spec's gradient_dtype; any floating type for kAccumulate).
-  // For kView `data` may be the view itself. An error is this call's, and also
-  // fails the step on every rank.
+  // For kAccumulate they are this micro-batch's alone; for kView, where `data`
+  // may be the view itself, and kCopyLast they are the sum of the step's
+  // micro-batches so far. Not for one p from two tasks at once. An error of a
+  // p in a step is this call's, and also fails the step on every rank.
   virtual absl::Status GradientReady(int32_t p, const void* data, int64_t count,
                                      DataType dtype) = 0;
 

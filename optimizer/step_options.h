@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/status/status.h"
-
 namespace muonshard {
 
-// What may change from step to step; the same on all ranks.
+// What may change from step to step; finite, >= 0 and the same on all ranks, or
+// the step fails on all.
 struct StepOptions {
   // Largest norm of all gradients together; larger ones are scaled down to it.
   // 0: no clip.
@@ -19,9 +18,6 @@ struct StepOptions {
   std::optional<double> muon_learning_rate;
   std::optional<double> adamw_learning_rate;
 };
-
-// kInvalidArgument names the field that is not finite or out of range.
-absl::Status Validate(const StepOptions& options);
 
 // What became of a step, on all ranks alike.
 struct StepOutcome {

@@ -235,8 +235,8 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
            {clip, "the clip norm is not the same on all ranks"},
            {muon, "the Muon learning rate is not the same on all ranks"},
            {adamw, "the AdamW learning rate is not the same on all ranks"},
-           {not_a_number, "rank 1 gave options out of range"},
-           {negative, "rank 1 gave options out of range"}}) {
+           {not_a_number, "rank 1 gave a muon_learning_rate out of range"},
+           {negative, "rank 1 gave a clip_norm out of range"}}) {
     ExpectNothingChanged(
         AllOf(::testing::Not(IsOk()),
               ::testing::ResultOf(
@@ -268,6 +268,18 @@ TEST_P(StepTransactionTest, MicroBatchesThatDifferOnOneRankFailTheStepOnAll) {
         }
         if (s.ok()) s = FinishAndStep(optimizer);
         return s.ok() ? optimizer.Synchronize() : s;
+      });
+}
+
+TEST_P(StepTransactionTest, AnErrorThatNobodyAskedForStopsTheNextStepOnce) {
+  ExpectNothingChanged(
+      StatusIs(absl::StatusCode::kFailedPrecondition, "\"qkv\""),
+      [](const ShardedCase& sharded, Collective& world,
+         ShardedOptimizer& optimizer) {
+        absl::Status s = optimizer.BeginStep(1);
+        if (s.ok()) s = CheckInAll(sharded, world.rank(), optimizer, 0);
+        if (s.ok()) s = FinishAndStep(optimizer);
+        return s.ok() ? optimizer.BeginStep(1) : s;
       });
 }
 

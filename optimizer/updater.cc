@@ -1,7 +1,6 @@
 #include "optimizer/updater.h"
 
-#include <algorithm>
-#include <span>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,7 +29,7 @@ Operation ControlAllReduce(std::vector<int64_t>& values, ReductionKind kind,
 
 Updater::Updater(Collective& world, const OptimizerOptions& options,
                  BucketBuffers& buffers, const GroupSet& groups,
-                 Reducer& reducer, Stream& compute, const StepTraceSink& trace)
+                 Reducer& reducer, Stream& compute, SpanRecorder& spans)
     : world_(world),
       runtime_(world.runtime()),
       options_(options),
@@ -39,48 +38,79 @@ Updater::Updater(Collective& world, const OptimizerOptions& options,
       groups_(groups),
       reducer_(reducer),
       compute_(compute),
-      trace_(trace),
+      spans_(spans),
       control_vector_(plan_, world.rank()),
       segments_(world.runtime(), options, buffers),
-      mutex_(world.runtime().NewMutex()),
-      buckets_(plan_.buckets.size()) {}
+      record_(std::make_shared<Record>()),
+      buckets_(plan_.buckets.size()) {
+  for (BucketState& bucket : buckets_) bucket.mutex = runtime_.NewMutex();
+}
 
 void Updater::Step(int64_t step, int32_t micro_batches,
                    const StepOptions& options) {
   const absl::Time deadline = runtime_.Now() + options_.timeout;
-  record_ = {};
-  ControlInput& control = record_.control;
-  control.step = step;
-  control.micro_batches = micro_batches;
-  control.options = options;
-  control.failure = reducer_.failure();
-  control.absent = reducer_.absent();
-  if (!control.failure.has_value() && !Validate(options).ok()) {
-    control.failure = StepFailure{.kind = FailureKind::kStepOptions};
+  record_ = std::make_shared<Record>();
+  // Operations of the compute stream hold the record too.
+  const std::shared_ptr<Record> record = record_;
+  record->control.step = step;
+  record->control.micro_batches = micro_batches;
+  record->control.options = options;
+  record->control.failure = reducer_.failure();
+  record->control.absent = reducer_.absent();
+  if (const std::optional<int32_t> field = FirstFieldOutOfRange(options);
+      field.has_value() && !record->control.failure.has_value()) {
+    record->control.failure =
+        StepFailure{.parameter = *field, .kind = FailureKind::kStepOptions};
   }
-  record_.sums.resize(control_vector_.sum_count());
-  record_.least.resize(ControlVector::least_count());
-  compute_.Enqueue([this](absl::Status upstream) {
-    const ReductionSummary& summary = reducer_.summary();
-    record_.control.squared_norm = summary.squared_norm;
-    record_.control.non_finite_count = summary.non_finite_count;
-    record_.control.bucket_failed = !summary.failure.ok();
-    control_vector_.Encode(record_.control, record_.sums, record_.least);
+  record->reductions = reducer_.works();
+  record->sums.resize(control_vector_.sum_count());
+  record->least.resize(ControlVector::least_count());
+  compute_.Enqueue([this, record](absl::Status upstream) {
+    Fill(*record);
     return upstream;
   });
-  EnqueueDecision(record_, PostControl(record_, compute_.Record(), deadline));
-  record_.decided = compute_.Record();
+  const absl::Status posted = PostControl(*record, compute_.Record(), deadline);
+  for (const Work& work : record->control_works) {
+    compute_.WaitFor(work.event());
+  }
+  compute_.Enqueue([this, record, posted](absl::Status upstream) {
+    Decide(*record, upstream.ok() ? posted : std::move(upstream));
+    return absl::OkStatus();
+  });
+  record->decided = compute_.Record();
   for (size_t i = 0; i < plan_.parts.size(); ++i) {
-    EnqueueUpdate(static_cast<int32_t>(i));
+    const auto part = static_cast<int32_t>(i);
+    compute_.Enqueue([this, record, part](absl::Status upstream) {
+      if (record->decision.outcome.updated) Update(*record, part);
+      return upstream;
+    });
     const Event updated = compute_.Record();
     for (const int32_t bucket : plan_.parts[i].buckets) {
-      absl::Status posted = PostGather(bucket, updated, deadline);
-      MutexLock lock(*mutex_);
+      absl::StatusOr<Work> gather = PostGather(bucket, step, updated, deadline);
       BucketState& state = buckets_[static_cast<size_t>(bucket)];
-      state.posted = std::move(posted);
+      MutexLock lock(*state.mutex);
+      state.record = record;
+      state.posted = gather.status();
+      state.gather = gather.ok() ? *std::move(gather) : Work();
+      state.updated = updated;
       state.pending = true;
     }
   }
+}
+
+void Updater::Fill(Record& record) {
+  const ReductionSummary& summary = reducer_.summary();
+  ControlInput& control = record.control;
+  control.squared_norm = summary.squared_norm;
+  control.non_finite_count = summary.non_finite_count;
+  record.failure = summary.failure;
+  if (!control.failure.has_value() && !summary.failure.ok()) {
+    control.failure = StepFailure{
+        .parameter = plan_.buckets[static_cast<size_t>(summary.failed_bucket)]
+                         .parameters.front(),
+        .kind = FailureKind::kFailedReduction};
+  }
+  control_vector_.Encode(control, record.sums, record.least);
 }
 
 absl::Status Updater::PostControl(Record& record, const Event& filled,
@@ -95,158 +125,135 @@ absl::Status Updater::PostControl(Record& record, const Event& filled,
   s = batch.Add(world_, ControlAllReduce(record.least, ReductionKind::kMin,
                                          label + ", least", filled, deadline));
   if (!s.ok()) return s;
+  const absl::Time begin = runtime_.Now();
   absl::StatusOr<std::vector<Work>> works = batch.Post();
   if (!works.ok()) return works.status();
   record.control_works = {(*works)[0], (*works)[1]};
-  TraceWhenDone(record.control_works[1], SpanKind::kControl, 0);
+  spans_.RecordUntilDone(record.control_works[1], SpanKind::kControl,
+                         record.control.step, 0, begin);
   return absl::OkStatus();
 }
 
-void Updater::EnqueueDecision(Record& record, const absl::Status& posted) {
-  for (const Work& work : record.control_works) compute_.WaitFor(work.event());
-  compute_.Enqueue([this, posted](absl::Status upstream) {
-    if (upstream.ok()) upstream = posted;
-    StepDecision& decision = record_.decision;
-    if (upstream.ok()) {
-      decision =
-          control_vector_.Decide(record_.control, record_.sums, record_.least);
-    } else {
+void Updater::Decide(Record& record, absl::Status upstream) {
+  StepDecision& decision = record.decision;
+  if (upstream.ok()) {
+    decision =
+        control_vector_.Decide(record.control, record.sums, record.least);
+  } else {
+    decision.status = absl::Status(
+        upstream.code(), absl::StrCat("step ", record.control.step,
+                                      " was not taken: ", upstream.message()));
+  }
+  if (!decision.status.ok()) {
+    decision.outcome.updated = false;
+    // What all ranks are told names the rank; the cause is known here alone.
+    if (!record.failure.ok()) {
       decision.status =
-          absl::Status(upstream.code(),
-                       absl::StrCat("step ", record_.control.step,
-                                    " was not taken: ", upstream.message()));
+          absl::Status(decision.status.code(),
+                       absl::StrCat(decision.status.message(),
+                                    "; here: ", record.failure.message()));
     }
-    if (!decision.status.ok()) decision.outcome.updated = false;
-    if (decision.outcome.updated) segments_.BeginStep(decision);
-    return absl::OkStatus();
-  });
-}
-
-void Updater::EnqueueUpdate(int32_t part) {
-  compute_.Enqueue([this, part](absl::Status upstream) {
-    if (!record_.decision.outcome.updated) return upstream;
-    const absl::Time begin = runtime_.Now();
-    absl::Duration muon;
-    for (const int32_t bucket :
-         plan_.parts[static_cast<size_t>(part)].buckets) {
-      muon +=
-          segments_.Update(bucket, record_.decision, record_.control.options);
-    }
-    if (trace_) {
-      trace_({.kind = SpanKind::kUpdate,
-              .step = record_.control.step,
-              .index = part,
-              .begin = begin,
-              .end = runtime_.Now(),
-              .newton_schulz = muon});
-    }
-    return upstream;
-  });
-}
-
-absl::Status Updater::PostGather(int32_t bucket, const Event& updated,
-                                 absl::Time deadline) {
-  const Bucket& layout = plan_.buckets[static_cast<size_t>(bucket)];
-  Work gather;
-  Collective& group = groups_.shards(layout.bucket_class);
-  if (group.size() > 1) {
-    std::vector<int64_t> counts;
-    for (const Segment& segment : layout.segments) {
-      counts.push_back(segment.count);
-    }
-    const MutableBuffer own = buffers_.own_parameters(bucket);
-    absl::StatusOr<Work> posted = group.AllGatherV(
-        {own.data, own.count, own.type}, buffers_.parameters(bucket),
-        std::move(counts),
-        {.label = absl::StrCat("bucket ", bucket, " gather of step ",
-                               record_.control.step),
-         .ready = {updated},
-         .deadline = deadline});
-    if (!posted.ok()) return posted.status();
-    gather = *std::move(posted);
-    TraceWhenDone(gather, SpanKind::kGather, bucket);
   }
-  MutexLock lock(*mutex_);
-  BucketState& state = buckets_[static_cast<size_t>(bucket)];
-  state.gather = gather;
-  state.updated = updated;
-  return absl::OkStatus();
+  if (decision.outcome.updated) segments_.BeginStep(decision);
 }
 
-bool Updater::pending(int32_t bucket) const {
-  MutexLock lock(*mutex_);
-  return buckets_[static_cast<size_t>(bucket)].pending;
-}
-
-bool Updater::busy() const {
-  MutexLock lock(*mutex_);
-  return std::any_of(buckets_.begin(), buckets_.end(),
-                     [](const BucketState& state) { return state.pending; });
-}
-
-bool Updater::AwaitAll(absl::Time deadline) {
-  if (!reducer_.AwaitReductions(deadline)) return false;
-  for (const Work& work : record_.control_works) {
-    (void)work.Wait(deadline);
-    if (!work.done()) return false;
-  }
-  MutexLock lock(*mutex_);
-  for (const BucketState& state : buckets_) {
-    (void)state.gather.Wait(deadline);
-    if (!state.gather.done()) return false;
-  }
-  return true;
-}
-
-void Updater::TraceWhenDone(const Work& work, SpanKind kind, int32_t index) {
-  if (!trace_) return;
+void Updater::Update(const Record& record, int32_t part) {
   const absl::Time begin = runtime_.Now();
-  work.event().Then([this, kind, index, begin,
-                     step = record_.control.step](const absl::Status&) {
-    trace_({.kind = kind,
-            .step = step,
-            .index = index,
-            .begin = begin,
-            .end = runtime_.Now()});
-  });
+  absl::Duration muon;
+  for (const int32_t bucket : plan_.parts[static_cast<size_t>(part)].buckets) {
+    muon += segments_.Update(bucket, record.decision, record.control.options);
+  }
+  spans_.Record(SpanKind::kUpdate, record.control.step, part, begin, muon);
 }
 
-absl::Status Updater::AwaitDecision(absl::Time deadline) {
+absl::StatusOr<Work> Updater::PostGather(int32_t bucket, int64_t step,
+                                         const Event& updated,
+                                         absl::Time deadline) {
+  const Bucket& layout = plan_.buckets[static_cast<size_t>(bucket)];
+  Collective& group = groups_.shards(layout.bucket_class);
+  // A group of one has nothing to send.
+  if (group.size() == 1) return Work();
+  std::vector<int64_t> counts;
+  for (const Segment& segment : layout.segments) {
+    counts.push_back(segment.count);
+  }
+  const MutableBuffer own = buffers_.own_parameters(bucket);
+  const absl::Time begin = runtime_.Now();
+  absl::StatusOr<Work> posted = group.AllGatherV(
+      {own.data, own.count, own.type}, buffers_.parameters(bucket),
+      std::move(counts),
+      {.label = absl::StrCat("bucket ", bucket, " gather of step ", step),
+       .ready = {updated},
+       .deadline = deadline});
+  if (posted.ok()) {
+    spans_.RecordUntilDone(*posted, SpanKind::kGather, step, bucket, begin);
+  }
+  return posted;
+}
+
+absl::Status Updater::AwaitDecision(const Record& record, absl::Time deadline) {
   // Works first: while a program waits in one, its plugin can tell a deadlock.
-  (void)reducer_.AwaitReductions(deadline);
-  for (const Work& work : record_.control_works) (void)work.Wait(deadline);
-  if (absl::Status s = record_.decided.Wait(deadline); !s.ok()) return s;
-  return record_.decision.status;
+  // Their errors are part of the decision.
+  for (const Work& work : record.reductions) (void)work.Wait(deadline);
+  for (const Work& work : record.control_works) (void)work.Wait(deadline);
+  if (absl::Status s = record.decided.Wait(deadline); !s.ok()) return s;
+  return record.decision.status;
 }
 
 absl::StatusOr<StepOutcome> Updater::Outcome(absl::Time deadline) {
-  if (absl::Status s = AwaitDecision(deadline); !s.ok()) return s;
-  return record_.decision.outcome;
+  if (absl::Status s = AwaitDecision(*record_, deadline); !s.ok()) return s;
+  return record_->decision.outcome;
 }
 
 absl::Status Updater::WaitForBucket(int32_t bucket, absl::Time deadline) {
-  BucketState now;
-  {
-    MutexLock lock(*mutex_);
-    now = buckets_[static_cast<size_t>(bucket)];
-  }
-  if (!now.pending) return absl::OkStatus();
-  if (!now.posted.ok()) return now.posted;
-  const absl::Status decided = AwaitDecision(deadline);
-  absl::Status gathered = now.gather.Wait(deadline);
-  // A group of one gathers nothing; then this is what there is to wait for.
-  if (gathered.ok()) gathered = now.updated.Wait(deadline);
-  MutexLock lock(*mutex_);
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
-  if (!state.pending) return decided;
-  if (!decided.ok() || !record_.decision.outcome.updated) {
-    if (now.gather.done() && now.updated.done()) state.pending = false;
+  std::shared_ptr<const Record> record;
+  Work gather;
+  Event updated;
+  {
+    MutexLock lock(*state.mutex);
+    if (!state.pending) return absl::OkStatus();
+    if (!state.posted.ok()) return state.posted;
+    record = state.record;
+    gather = state.gather;
+    updated = state.updated;
+  }
+  const absl::Status decided = AwaitDecision(*record, deadline);
+  absl::Status gathered = gather.Wait(deadline);
+  // A group of one gathers nothing; then this is what there is to wait for.
+  if (gathered.ok()) gathered = updated.Wait(deadline);
+  MutexLock lock(*state.mutex);
+  // Another task may have seen this step to its end meanwhile.
+  if (!state.pending || state.record != record) return decided;
+  if (!decided.ok() || !record->decision.outcome.updated) {
+    if (gather.done() && updated.done()) state.pending = false;
     return decided;
   }
   if (!gathered.ok()) return gathered;
   segments_.CopyOut(bucket);
   state.pending = false;
   return absl::OkStatus();
+}
+
+bool Updater::pending(int32_t bucket) const {
+  const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  MutexLock lock(*state.mutex);
+  return state.pending;
+}
+
+bool Updater::AwaitAll(absl::Time deadline) {
+  std::vector<Work> works = reducer_.works();
+  works.insert(works.end(), record_->control_works.begin(),
+               record_->control_works.end());
+  for (const BucketState& state : buckets_) {
+    MutexLock lock(*state.mutex);
+    works.push_back(state.gather);
+  }
+  for (const Work& work : works) {
+    (void)work.Wait(deadline);
+    if (!work.done()) return false;
+  }
+  return true;
 }
 
 }  // namespace muonshard

@@ -10,7 +10,8 @@
 // Ordering     Everything is posted by `Step`, in plan order, whatever the
 //              decision will be: a skipped step gathers too, and copies
 //              nothing.
-// Threads      `WaitForBucket` from any task, the rest from the program.
+// Threads      `WaitForBucket` and `pending` from any task, the rest from the
+//              program.
 // Errors       A failed control all-reduce reads as "skip" and is the step's
 //              error. A failed gather is the error of the waits for it.
 
@@ -36,7 +37,7 @@
 #include "optimizer/options.h"
 #include "optimizer/reducer.h"
 #include "optimizer/segment_update.h"
-#include "optimizer/step_trace.h"
+#include "optimizer/span_recorder.h"
 
 namespace muonshard {
 
@@ -45,53 +46,60 @@ class Updater {
   // All arguments outlive it.
   Updater(Collective& world, const OptimizerOptions& options,
           BucketBuffers& buffers, const GroupSet& groups, Reducer& reducer,
-          Stream& compute, const StepTraceSink& trace);
+          Stream& compute, SpanRecorder& spans);
 
   SegmentUpdater& segments() { return segments_; }
 
   // Launches control, updates and gathers of the step that `reducer` finished.
   void Step(int64_t step, int32_t micro_batches, const StepOptions& options);
 
-  // Waits for the latest step's decision; an error is the step's.
+  // Waits for the latest step's decision; an error is the step's, or
+  // kDeadlineExceeded while `decided` is false.
   absl::StatusOr<StepOutcome> Outcome(absl::Time deadline);
+  bool decided() const { return record_->decided.done(); }
 
   // Waits until the parameters of a bucket have their new values.
   absl::Status WaitForBucket(int32_t bucket, absl::Time deadline);
 
-  // Whether a bucket's parameters are still to be copied out; of any bucket.
+  // Whether a bucket's parameters are still to be copied out.
   bool pending(int32_t bucket) const;
-  bool busy() const;
 
   // Waits until no operation holds a buffer any more, whatever it ended with.
   // False if the deadline passed first.
   bool AwaitAll(absl::Time deadline);
 
  private:
-  // One step in flight. The compute stream writes `control`, `sums`, `least`
-  // and `decision` before `decided` happens.
+  // One step in flight, kept alive by whoever waits for it. The compute stream
+  // writes `control`, `sums`, `least` and `decision` before `decided` happens;
+  // the rest does not change once `Step` has returned.
   struct Record {
     ControlInput control;
     std::vector<int64_t> sums;
     std::vector<int64_t> least;
+    absl::Status failure;  // This rank's own, of a reduction.
     StepDecision decision;
+    std::vector<Work> reductions;
     std::array<Work, 2> control_works;
     Event decided;
   };
+  // The gather of one bucket in the latest step. Guarded by `mutex`.
   struct BucketState {
-    absl::Status posted;  // Of the gather.
+    std::unique_ptr<Mutex> mutex;
+    std::shared_ptr<const Record> record;
+    absl::Status posted;
     Work gather;
     Event updated;
     bool pending = false;  // Not copied out.
   };
 
+  void Fill(Record& record);
   absl::Status PostControl(Record& record, const Event& filled,
                            absl::Time deadline);
-  void EnqueueDecision(Record& record, const absl::Status& posted);
-  void EnqueueUpdate(int32_t part);
-  absl::Status PostGather(int32_t bucket, const Event& updated,
-                          absl::Time deadline);
-  absl::Status AwaitDecision(absl::Time deadline);
-  void TraceWhenDone(const Work& work, SpanKind kind, int32_t index);
+  void Decide(Record& record, absl::Status upstream);
+  void Update(const Record& record, int32_t part);
+  absl::StatusOr<Work> PostGather(int32_t bucket, int64_t step,
+                                  const Event& updated, absl::Time deadline);
+  static absl::Status AwaitDecision(const Record& record, absl::Time deadline);
 
   Collective& world_;
   Runtime& runtime_;
@@ -101,12 +109,11 @@ class Updater {
   const GroupSet& groups_;
   Reducer& reducer_;
   Stream& compute_;
-  const StepTraceSink& trace_;
+  SpanRecorder& spans_;
   const ControlVector control_vector_;
   SegmentUpdater segments_;
-  Record record_;  // Of the latest step; replaced when all of it has ended.
-  const std::unique_ptr<Mutex> mutex_;
-  std::vector<BucketState> buckets_;  // Guarded by mutex_.
+  std::shared_ptr<Record> record_;  // Of the latest step.
+  std::vector<BucketState> buckets_;
 };
 
 }  // namespace muonshard

@@ -48,6 +48,9 @@ ParameterSpec RandomSpec(int32_t index, const Mesh& mesh,
     spec.fan_out_dimension = static_cast<int32_t>(random.Below(2));
   } else {
     spec.shape.push_back(1 + static_cast<int64_t>(random.Below(700)));
+    if (random.OneIn(3)) {
+      spec.shape.push_back(1 + static_cast<int64_t>(random.Below(5)));
+    }
   }
   spec.dtype = kTypes[random.Below(kTypes.size())];
   spec.gradient_dtype = kTypes[random.Below(kTypes.size())];
@@ -55,6 +58,7 @@ ParameterSpec RandomSpec(int32_t index, const Mesh& mesh,
   if (spec.gradient_mode == GradientMode::kAccumulate) {
     spec.gradient_dtype = DataType::kF32;
   }
+  if (random.OneIn(3)) spec.check_ins = CheckIns::kAtMost;
   spec.weight_decay = random.OneIn(2);
   spec.learning_rate_scale = random.OneIn(3) ? 0.5 : 1.0;
   for (const MeshAxis& axis : mesh.axes()) {

@@ -4,6 +4,7 @@
 #ifndef TESTING_SEEDED_RANDOM_H_
 #define TESTING_SEEDED_RANDOM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

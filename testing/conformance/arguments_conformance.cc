@@ -109,13 +109,13 @@ std::vector<WrongCall> WrongCounts() {
                                        m.out.out(0, 1), m.Counts(1, 1),
                                        Reduction::Sum());
        },
-       "wanted", "in_counts"},
+       "want", "in_counts"},
       {"ReduceScatterV of more than its counts",
        [](Material& m) {
          return m.group.ReduceScatterV(m.in.in(0, 61), m.out.out(0, 3),
                                        m.Counts(3), Reduction::Sum());
        },
-       "wanted", "61"},
+       "want", "61"},
       {"ReduceScatterV into more than the own segment",
        [](Material& m) {
          return m.group.ReduceScatterV(m.in.in(0, 3 * m.group.size()),
@@ -141,7 +141,7 @@ std::vector<WrongCall> WrongCounts() {
          return m.group.AllGatherV(m.in.in(0, 1), m.out.out(0, 1),
                                    m.Counts(1, -1));
        },
-       "wanted", "out_counts"},
+       "want", "out_counts"},
       {"AllGatherV of more than the own segment",
        [](Material& m) {
          return m.group.AllGatherV(
@@ -152,14 +152,14 @@ std::vector<WrongCall> WrongCounts() {
        [](Material& m) {
          return m.group.AllGatherV(m.in.in(0, 3), m.out.out(0, 2), m.Counts(3));
        },
-       "wanted", "2"},
+       "want", "2"},
       {"AllToAllV with a count too many",
        [](Material& m) {
          return m.group.AllToAllV(m.in.in(0, m.group.size()),
                                   m.out.out(0, m.group.size() + 1), m.Counts(1),
                                   m.Counts(1, 1));
        },
-       "wanted", "out_counts"},
+       "want", "out_counts"},
   };
 }
 
@@ -170,7 +170,7 @@ std::vector<WrongCall> WrongRanksAndReductions() {
          return m.group.Reduce(m.in.in(0, 1), m.out.out(0, 0), Reduction::Sum(),
                                Rank{m.group.size()});
        },
-       "root", "wanted"},
+       "root", "want"},
       {"Broadcast from a root below 0",
        [](Material& m) {
          return m.group.Broadcast(m.in.in(0, 0), m.out.out(0, 1), Rank{-1});
@@ -180,7 +180,7 @@ std::vector<WrongCall> WrongRanksAndReductions() {
        [](Material& m) {
          return m.group.Send(m.in.in(0, 1), Rank{m.group.size()});
        },
-       "peer", "wanted"},
+       "peer", "want"},
       {"Send to itself",
        [](Material& m) { return m.group.Send(m.in.in(0, 1), m.group.rank()); },
        "peer", "itself"},

@@ -136,7 +136,7 @@ Elements CanonicalReduction(std::span<const Elements> contributions,
     if (!(std::fabs(value - exact * scale) <= bound)) {
       return ::testing::AssertionFailure()
              << "element " << i << " is " << Printed(type, got.in(i, 1).data)
-             << ", wanted " << exact * scale << " +- " << bound;
+             << ", want " << exact * scale << " +- " << bound;
     }
   }
   return ::testing::AssertionSuccess();

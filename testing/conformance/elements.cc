@@ -131,7 +131,7 @@ bool Elements::GuardsAreIntact() const {
   if (got.type() != want.type() || got.count() != want.count()) {
     return ::testing::AssertionFailure()
            << "got " << got.count() << " elements of "
-           << DataTypeName(got.type()) << ", wanted " << want.count() << " of "
+           << DataTypeName(got.type()) << ", want " << want.count() << " of "
            << DataTypeName(want.type());
   }
   if (!got.GuardsAreIntact()) {
@@ -147,7 +147,7 @@ bool Elements::GuardsAreIntact() const {
   return ::testing::AssertionFailure()
          << "element " << i << " of " << got.count() << " "
          << DataTypeName(got.type()) << " is "
-         << Printed(got.type(), got.in(i, 1).data) << ", wanted "
+         << Printed(got.type(), got.in(i, 1).data) << ", want "
          << Printed(want.type(), want.in(i, 1).data);
 }
 
