@@ -15,6 +15,7 @@ namespace {
 // int64_t, and the number of units of one parameter within memory.
 constexpr int64_t kElementCountMax = int64_t{1} << 40;
 constexpr int64_t kUnitCountMax = int64_t{1} << 20;
+constexpr int64_t kMatrixDimensionMax = (int64_t{1} << 31) - 1;
 
 template <typename... Parts>
 absl::Status Invalid(const ParameterSpec& spec, const Parts&... parts) {
@@ -44,6 +45,12 @@ absl::Status ValidateShape(const ParameterSpec& spec) {
     if (size > kElementCountMax / count) {
       return Invalid(spec, "shape: want at most ", kElementCountMax,
                      " elements, got ", ShapeText(spec.shape));
+    }
+    // Products of matrices count rows and columns in 32 bits.
+    if (spec.rule == Rule::kMuon && size > kMatrixDimensionMax) {
+      return Invalid(spec, "shape: want dimensions of at most ",
+                     kMatrixDimensionMax, " for muon, got ",
+                     ShapeText(spec.shape));
     }
     count *= size;
   }

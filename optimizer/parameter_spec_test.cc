@@ -69,6 +69,14 @@ TEST(ParameterSpecTest, ShapesThatOverflowAreRefused) {
                 "want at most 1048576 matrices in one parameter, got 2097152");
 }
 
+TEST(ParameterSpecTest, AMatrixTooLongForItsProductsIsRefused) {
+  const int64_t size = int64_t{1} << 31;
+  ExpectInvalid(Muon({size, 8}),
+                "want dimensions of at most 2147483647 for muon, got "
+                "[2147483648,8]");
+  EXPECT_TRUE(Validate(AdamW({size, 8}), Mesh()).ok());
+}
+
 TEST(ParameterSpecTest, ANameIsNeededAndUsedOnce) {
   ParameterSpec spec = Muon({2, 3});
   spec.name.clear();

@@ -71,8 +71,9 @@ void AppendSummary(const Plan& plan, std::string* out) {
   Totals all;
   for (const Bucket& bucket : plan.buckets) Add(plan, bucket, all);
   const std::string mesh = plan.mesh.ToString();
-  absl::StrAppendFormat(out, "%-12s%d on %d hosts, mesh %s\n", "ranks",
+  absl::StrAppendFormat(out, "%-12s%d on %d host%s, mesh %s\n", "ranks",
                         plan.mesh.size(), plan.hosts.host_count(),
+                        plan.hosts.host_count() == 1 ? "" : "s",
                         mesh.empty() ? "without axes" : mesh);
   absl::StrAppendFormat(out,
                         "%-12s%d parameters in %d units, %d elements: one "
