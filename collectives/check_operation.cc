@@ -31,11 +31,11 @@ class Checker {
  private:
   using Kind = OperationKind;
 
-  template <typename... Parts>
-  absl::Status Error(const Parts&... parts) const {
+  template <typename... Text>
+  absl::Status Error(const Text&... text) const {
     return absl::InvalidArgumentError(
         absl::StrCat(DescribeOperation(operation_), " on rank ", ToInt(rank_),
-                     " of ", size_, ": ", parts...));
+                     " of ", size_, ": ", text...));
   }
 
   bool is(Kind kind) const { return operation_.kind == kind; }
@@ -97,13 +97,13 @@ absl::Status Checker::CheckRanks() const {
   if (rooted()) {
     const int32_t root = ToInt(operation_.root);
     if (root < 0 || root >= size_) {
-      return Error("wanted a root in [0, ", size_, "), got ", root);
+      return Error("want a root in [0, ", size_, "), got ", root);
     }
   }
   if (is(Kind::kSend) || is(Kind::kRecv)) {
     const int32_t peer = ToInt(operation_.peer);
     if (peer < 0 || peer >= size_ || operation_.peer == rank_) {
-      return Error("wanted a peer in [0, ", size_, ") other than itself, got ",
+      return Error("want a peer in [0, ", size_, ") other than itself, got ",
                    peer);
     }
   }
@@ -127,7 +127,7 @@ absl::Status Checker::CheckReduction() const {
   }
   if (reduction.kind == ReductionKind::kScaledSum &&
       !std::isfinite(reduction.scale)) {
-    return Error("wanted a finite scale, got ", reduction.scale);
+    return Error("want a finite scale, got ", reduction.scale);
   }
   return absl::OkStatus();
 }
@@ -142,7 +142,7 @@ absl::Status Checker::CheckBuffer(absl::string_view name, const void* data,
     return Error("`", name, "` has ", count, " elements and no memory");
   }
   if (type != operation_.data_type) {
-    return Error("`", name, "` is ", DataTypeName(type), ", wanted ",
+    return Error("`", name, "` is ", DataTypeName(type), ", want ",
                  DataTypeName(operation_.data_type));
   }
   return absl::OkStatus();
@@ -177,7 +177,7 @@ absl::Status Checker::CheckList(absl::string_view name, size_t entries,
                                 bool wanted) const {
   const size_t wanted_entries = wanted ? static_cast<size_t>(size_) : 0;
   if (entries != wanted_entries) {
-    return Error("wanted ", wanted_entries, " entries of ", name, ", got ",
+    return Error("want ", wanted_entries, " entries of ", name, ", got ",
                  entries);
   }
   return absl::OkStatus();
@@ -226,7 +226,7 @@ absl::Status Checker::CheckCounts() const {
 absl::Status Checker::CheckCount(absl::string_view name, int64_t got,
                                  int64_t wanted) const {
   if (got == wanted) return absl::OkStatus();
-  return Error("`", name, "` has ", got, " elements, wanted ", wanted);
+  return Error("`", name, "` has ", got, " elements, want ", wanted);
 }
 
 absl::Status Checker::CheckSegments(absl::string_view name,
@@ -247,8 +247,7 @@ absl::Status Checker::CheckSegments(absl::string_view name,
     const int64_t begin = displacements[i];
     if (begin < 0 || begin > buffer_count || counts[i] > buffer_count - begin) {
       return Error("segment ", i, " of `", name, "` has ", counts[i],
-                   " elements from ", begin, ", wanted it within ",
-                   buffer_count);
+                   " elements from ", begin, ", want it within ", buffer_count);
     }
   }
   return absl::OkStatus();

@@ -91,7 +91,7 @@ TEST_F(CheckOperationTest, ErrorsNameCallLabelAndRank) {
   EXPECT_EQ(
       Check(operation).message(),
       "AllReduce \"control vector\" on rank 1 of 3: `out` has 6 elements, "
-      "wanted 5");
+      "want 5");
 }
 
 TEST_F(CheckOperationTest, ValuesThatAreNoneAreRefused) {
@@ -150,48 +150,48 @@ TEST_F(CheckOperationTest, BuffersHaveMemoryATypeAndASize) {
   ExpectRefused(Of(Kind::kAllReduce, In(0, huge), Out(0, huge)), "elements");
   MutableBuffer bytes = Out(6, 6);
   bytes.type = DataType::kU8;
-  ExpectRefused(Of(Kind::kAllReduce, In(0, 6), bytes), "is u8, wanted f32");
+  ExpectRefused(Of(Kind::kAllReduce, In(0, 6), bytes), "is u8, want f32");
   // The type of no elements is not looked at.
   bytes.count = 0;
   EXPECT_THAT(Check(Of(Kind::kAllReduce, In(0, 0), bytes)), IsOk());
 }
 
 TEST_F(CheckOperationTest, CountsFitTheKindAndTheRank) {
-  ExpectRefused(Of(Kind::kAllReduce, In(0, 5), Out(6, 6)), "wanted 5");
-  ExpectRefused(Of(Kind::kReduce, In(0, 6), Out(6, 6)), "wanted 0");
-  ExpectRefused(Of(Kind::kBroadcast, In(0, 6), Out(6, 6)), "wanted 0");
+  ExpectRefused(Of(Kind::kAllReduce, In(0, 5), Out(6, 6)), "want 5");
+  ExpectRefused(Of(Kind::kReduce, In(0, 6), Out(6, 6)), "want 0");
+  ExpectRefused(Of(Kind::kBroadcast, In(0, 6), Out(6, 6)), "want 0");
   Operation on_root = Of(Kind::kReduce, In(0, 6), {});
   on_root.root = kRank;
-  ExpectRefused(on_root, "wanted 6");
+  ExpectRefused(on_root, "want 6");
   on_root = Of(Kind::kBroadcast, {}, Out(0, 6));
   on_root.root = kRank;
-  ExpectRefused(on_root, "wanted 6");
-  ExpectRefused(ReduceScatter(In(0, 5), Out(6, 2)), "wanted 6");
-  ExpectRefused(ReduceScatter(In(0, 6), Out(6, 3)), "wanted 2");
-  ExpectRefused(AllGather(In(6, 3), Out(0, 6)), "wanted 2");
-  ExpectRefused(AllGather(In(6, 2), Out(0, 5)), "wanted 6");
-  ExpectRefused(AllToAll({1, 2, 2}, {0, 2, 4}), "wanted 5");
-  ExpectRefused(AllToAll({1, 2, 3}, {0, 2, 3}), "wanted 5");
+  ExpectRefused(on_root, "want 6");
+  ExpectRefused(ReduceScatter(In(0, 5), Out(6, 2)), "want 6");
+  ExpectRefused(ReduceScatter(In(0, 6), Out(6, 3)), "want 2");
+  ExpectRefused(AllGather(In(6, 3), Out(0, 6)), "want 2");
+  ExpectRefused(AllGather(In(6, 2), Out(0, 5)), "want 6");
+  ExpectRefused(AllToAll({1, 2, 2}, {0, 2, 4}), "want 5");
+  ExpectRefused(AllToAll({1, 2, 3}, {0, 2, 3}), "want 5");
   ExpectRefused(AllToAll({1, 2, 3}, {2, 1, 3}), "to itself");
-  ExpectRefused(Of(Kind::kSend, In(0, 1), Out(1, 1)), "wanted 0");
-  ExpectRefused(Of(Kind::kRecv, In(0, 1), Out(1, 1)), "wanted 0");
-  ExpectRefused(Of(Kind::kBarrier, In(0, 1), {}), "wanted 0");
-  ExpectRefused(Of(Kind::kBarrier, {}, Out(0, 1)), "wanted 0");
+  ExpectRefused(Of(Kind::kSend, In(0, 1), Out(1, 1)), "want 0");
+  ExpectRefused(Of(Kind::kRecv, In(0, 1), Out(1, 1)), "want 0");
+  ExpectRefused(Of(Kind::kBarrier, In(0, 1), {}), "want 0");
+  ExpectRefused(Of(Kind::kBarrier, {}, Out(0, 1)), "want 0");
 }
 
 TEST_F(CheckOperationTest, ListsHaveOneEntryPerRankAndOnlyWhereTheKindHasThem) {
   Operation operation = ReduceScatter(In(0, 6), Out(6, 2));
   operation.in_counts = {4, 2};
-  ExpectRefused(operation, "wanted 3 entries of in_counts, got 2");
+  ExpectRefused(operation, "want 3 entries of in_counts, got 2");
   operation = ReduceScatter(In(0, 6), Out(6, 2));
   operation.out_counts = {1, 2, 3};
-  ExpectRefused(operation, "wanted 0 entries of out_counts, got 3");
+  ExpectRefused(operation, "want 0 entries of out_counts, got 3");
   operation = Of(Kind::kBarrier, {}, {});
   operation.in_displacements = {0, 0, 0};
-  ExpectRefused(operation, "wanted 0 entries of in_displacements");
+  ExpectRefused(operation, "want 0 entries of in_displacements");
   operation = AllGather(In(6, 2), Out(0, 6));
   operation.out_displacements = {0};
-  ExpectRefused(operation, "wanted 3 entries of out_displacements");
+  ExpectRefused(operation, "want 3 entries of out_displacements");
 }
 
 TEST_F(CheckOperationTest, SegmentsAreNotNegativeAndTheirSumFits) {

@@ -9,6 +9,6 @@ exported=$(nm -D --defined-only --format=posix "$library" |
   awk '$2 != "A" { print $1 }' | LC_ALL=C sort)
 wanted=$(printf '%s\n' "$@" | LC_ALL=C sort)
 if [ "$exported" != "$wanted" ]; then
-  printf '%s exports:\n%s\nwanted:\n%s\n' "$library" "$exported" "$wanted" >&2
+  printf '%s exports:\n%s\nwant:\n%s\n' "$library" "$exported" "$wanted" >&2
   exit 1
 fi

@@ -61,12 +61,12 @@ absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path) {
     return SystemError("cannot open", path, errno);
   }
   std::string content;
-  char part[4096];
+  char chunk[4096];
   while (true) {
-    const ssize_t bytes = read(file.descriptor(), part, sizeof(part));
+    const ssize_t bytes = read(file.descriptor(), chunk, sizeof(chunk));
     if (bytes == 0) return content;
     if (bytes > 0) {
-      content.append(part, static_cast<size_t>(bytes));
+      content.append(chunk, static_cast<size_t>(bytes));
     } else if (errno != EINTR) {
       return SystemError("cannot read", path, errno);
     }
@@ -190,7 +190,7 @@ class FileStore final : public Store {
     int64_t sum = 0;
     if (text->has_value() && !absl::SimpleAtoi(**text, &sum)) {
       return absl::UnavailableError(absl::StrCat(
-          "file store: wanted a number in ", path, ", got \"", **text, "\""));
+          "file store: want a number in ", path, ", got \"", **text, "\""));
     }
     sum += delta;
     if (absl::Status s = Replace(path, absl::StrCat(sum)); !s.ok()) return s;
@@ -224,7 +224,7 @@ class FileStore final : public Store {
 absl::StatusOr<std::unique_ptr<Store>> NewFileStore(Runtime& runtime,
                                                     absl::string_view folder) {
   if (folder.empty()) {
-    return absl::InvalidArgumentError("wanted the folder of a file store");
+    return absl::InvalidArgumentError("want the folder of a file store");
   }
   const std::string path(folder);
   std::error_code error;

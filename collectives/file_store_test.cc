@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -58,7 +60,7 @@ bool AddAndMeet(const std::string& folder, int process, int processes,
   return true;
 }
 
-// First in this file: the processes part before this one has a second thread.
+// First in this file: the processes fork before this one has a second thread.
 TEST_F(FileStoreTest, ProcessesMeetAndEachAddCounts) {
   constexpr int kProcesses = 4;
   constexpr int kAdds = 25;
@@ -170,6 +172,59 @@ TEST_F(FileStoreTest, ACounterThatIsNoNumberIsUnavailable) {
   std::ofstream(absl::StrCat(folder_, "/counter.key")) << "one";
   EXPECT_THAT((*store)->Add("key", 1),
               StatusIs(absl::StatusCode::kUnavailable, "\"one\""));
+}
+
+TEST_F(FileStoreTest, AFileThatCannotBeOpenedIsUnavailable) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const auto store = NewFileStore(*runtime, folder_);
+  ASSERT_THAT(store, IsOk());
+  // Links to themselves.
+  for (const char* const name : {"value.key", "counter.key"}) {
+    std::filesystem::create_symlink(name, absl::StrCat(folder_, "/", name));
+  }
+  EXPECT_THAT((*store)->Get("key", absl::InfinitePast()),
+              StatusIs(absl::StatusCode::kUnavailable, "cannot open"));
+  EXPECT_THAT((*store)->Add("key", 1),
+              StatusIs(absl::StatusCode::kUnavailable, "counter.key"));
+  const std::string lock = absl::StrCat(folder_, "/lock");
+  std::filesystem::remove(lock);
+  std::filesystem::create_directories(lock);
+  EXPECT_THAT((*store)->Add("other", 1),
+              StatusIs(absl::StatusCode::kUnavailable, lock));
+}
+
+TEST_F(FileStoreTest, AFolderOfALongKeyThatCannotBeIsUnavailable) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const auto store = NewFileStore(*runtime, folder_);
+  ASSERT_THAT(store, IsOk());
+  const std::string key(400, 'k');
+  ASSERT_THAT((*store)->Put(key, "value"), IsOk());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    std::filesystem::remove_all(entry.path());
+    std::ofstream(entry.path()) << "a file where the folder was";
+  }
+  EXPECT_THAT((*store)->Put(key, "value"),
+              StatusIs(absl::StatusCode::kUnavailable, "cannot make folder"));
+}
+
+TEST_F(FileStoreTest, AValueThatCannotBeWrittenIsUnavailable) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const auto store = NewFileStore(*runtime, folder_);
+  ASSERT_THAT(store, IsOk());
+  // No file may grow, as on a full disk; nothing is printed meanwhile.
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto previous = signal(SIGXFSZ, SIG_IGN);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  const int limited = setrlimit(RLIMIT_FSIZE, &none);
+  const absl::Status put = (*store)->Put("key", "value");
+  const int restored = setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, previous);
+  ASSERT_EQ(limited, 0);
+  ASSERT_EQ(restored, 0);
+  EXPECT_THAT(put, StatusIs(absl::StatusCode::kUnavailable, "cannot write"));
+  // Nothing is left of the attempt.
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(FileStoreTest, APlaceThatIsTakenIsUnavailable) {

@@ -24,7 +24,7 @@ class FlatCollective final : public Collective {
     if (color < -1) {
       return absl::InvalidArgumentError(
           absl::StrCat(communicator_->Describe(), ": Split \"", name,
-                       "\": wanted a color of at least -1, got ", color));
+                       "\": want a color of at least -1, got ", color));
     }
     if (!capabilities().split) {
       return absl::UnimplementedError(

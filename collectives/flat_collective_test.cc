@@ -110,6 +110,15 @@ TEST_F(FlatCollectiveTest, CountersCountCallsByKind) {
   EXPECT_EQ(counters->bytes_sent(), 0);
 }
 
+TEST_F(FlatCollectiveTest,
+       CountersThatThePluginLostAreAnErrorThatNamesTheGroup) {
+  const auto group = NewGroup(*plugin_, "uncounted");
+  const auto counters = group->Counters();
+  EXPECT_THAT(counters, StatusIs(absl::StatusCode::kInternal, "lost count"));
+  EXPECT_THAT(std::string(counters.status().message()),
+              HasSubstr("group \"uncounted\", rank 0: counters"));
+}
+
 TEST_F(FlatCollectiveTest, AWorkWaitsForWhatItsCallWaitsFor) {
   EventSource first(runtime_);
   EventSource second(runtime_);

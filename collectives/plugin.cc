@@ -69,7 +69,7 @@ PluginSearch PluginSearchFromEnvironment(absl::string_view plugin_flag,
 absl::StatusOr<std::unique_ptr<Plugin>> Plugin::Open(const PluginSearch& search,
                                                      Runtime& runtime) {
   if (search.plugin.empty()) {
-    return absl::NotFoundError("wanted the name or path of a plugin, got none");
+    return absl::NotFoundError("want the name or path of a plugin, got none");
   }
   const std::string options = search.options.empty() ? "{}" : search.options;
   std::string tried;

@@ -141,7 +141,8 @@ enum {
 enum {
   /* Reductions give the canonical result: contributions converted to the
    * accumulation type (f32 for bf16 and f16, else their own), folded left to
-   * right over ranks 0..N-1, scaled once, rounded once. */
+   * right over ranks 0..N-1, scaled once by the scale rounded to that type,
+   * rounded once. */
   MUONSHARD_FEATURE_CANONICAL = 1 << 0,
   /* The same inputs give the same bits in every run. */
   MUONSHARD_FEATURE_REPEATABLE = 1 << 1,
@@ -346,7 +347,10 @@ typedef struct muonshard_plugin_table {
   /* Posts `count` operations as one launch; operation i is on comms[i] and gets
    * works[i]. Validates all, then starts all: after an error nothing was
    * started, and `*failed` is the index of the operation at fault. Does not
-   * wait for peers. Operations of one communicator run in the order posted. */
+   * wait for peers. Operations of all ranks of one communicator run in the
+   * order posted. Messages meet per pair of ranks, in the order posted, and run
+   * beside one another and beside later operations: what must come after one
+   * has it in `ready`. */
   muonshard_code (*post)(const muonshard_comm* comms,
                          const muonshard_operation* const* operations,
                          uint32_t count, muonshard_work* works,

@@ -19,21 +19,21 @@ absl::Status CheckConfig(const GroupConfig& config, const muonshard_caps& caps,
     return absl::InvalidArgumentError(
         absl::StrCat("name of a group: ", s.message()));
   }
-  const auto error = [&config](const auto&... parts) {
+  const auto error = [&config](const auto&... text) {
     return absl::InvalidArgumentError(
-        absl::StrCat("group \"", config.name, "\": ", parts...));
+        absl::StrCat("group \"", config.name, "\": ", text...));
   };
   const int32_t rank = ToInt(config.rank);
   if (config.size < 1) {
-    return error("wanted a size of at least 1, got ", config.size);
+    return error("want a size of at least 1, got ", config.size);
   }
   if (rank < 0 || rank >= config.size) {
-    return error("wanted a rank in [0, ", config.size, "), got ", rank);
+    return error("want a rank in [0, ", config.size, "), got ", rank);
   }
   if (caps.ranks_max != 0 &&
       config.size > static_cast<int64_t>(caps.ranks_max)) {
     return error("plugin \"", plugin, "\" has at most ", caps.ranks_max,
-                 " ranks in a group, wanted ", config.size);
+                 " ranks in a group, want ", config.size);
   }
   if (config.size > 1 && config.store == nullptr) {
     return error("a group of ", config.size, " ranks needs a store");

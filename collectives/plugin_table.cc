@@ -61,7 +61,7 @@ absl::StatusOr<muonshard_plugin_table> ReadPluginTable(
   if (size < MUONSHARD_END(muonshard_plugin_table, abi_minor) ||
       size > kTableBytesMax) {
     return absl::FailedPreconditionError(
-        absl::StrCat("its table says it is ", size, " bytes long, wanted ",
+        absl::StrCat("its table says it is ", size, " bytes long, want ",
                      kTableBytes.front(), " to ", kTableBytesMax));
   }
   if (given.abi_major != MUONSHARD_ABI_MAJOR) {

@@ -243,6 +243,15 @@ TEST_F(PluginTest, AGroupThatThePluginCannotMakeIsItsError) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, "nobody came"));
 }
 
+TEST_F(PluginTest, CapabilitiesThatThePluginCannotTellAreItsError) {
+  const auto plugin = OpenPath(PathOf("solo"), "{\"no caps\": true}");
+  ASSERT_THAT(plugin, IsOk());
+  const auto group = (*plugin)->NewGroup({});
+  EXPECT_THAT(group, StatusIs(absl::StatusCode::kInternal, "no device to ask"));
+  EXPECT_THAT(std::string(group.status().message()),
+              HasSubstr("capabilities of plugin"));
+}
+
 TEST_F(PluginTest, AGroupMayUseTheCallersStore) {
   const std::unique_ptr<Store> store = NewInProcessStore(runtime_);
   const auto plugin = OpenPath(PathOf("solo"));

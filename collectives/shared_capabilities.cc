@@ -41,15 +41,15 @@ Capabilities CapabilitiesOf(const Promises& promises) {
 }
 
 absl::StatusOr<Promises> ParsePromises(absl::string_view text) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, ' ');
+  const std::vector<absl::string_view> fields = absl::StrSplit(text, ' ');
   Promises promises = {};
-  bool parsed = parts.size() == promises.size();
+  bool parsed = fields.size() == promises.size();
   for (size_t i = 0; parsed && i < promises.size(); ++i) {
-    parsed = absl::SimpleAtoi(parts[i], &promises[i]);
+    parsed = absl::SimpleAtoi(fields[i], &promises[i]);
   }
   if (!parsed) {
     return absl::DataLossError(absl::StrCat(
-        "wanted the capabilities of a rank in the store, got \"", text, "\""));
+        "want the capabilities of a rank in the store, got \"", text, "\""));
   }
   return promises;
 }

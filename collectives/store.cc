@@ -60,7 +60,7 @@ class InProcessStore final : public Store {
 absl::Status CheckStoreKey(absl::string_view key) {
   if (key.empty() || key.size() > kKeyBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "wanted a key of 1 to ", kKeyBytesMax, " bytes, got ", key.size()));
+        "want a key of 1 to ", kKeyBytesMax, " bytes, got ", key.size()));
   }
   const auto bad = std::find_if(key.begin(), key.end(), [](char c) {
     return !absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
@@ -68,7 +68,7 @@ absl::Status CheckStoreKey(absl::string_view key) {
   });
   if (bad != key.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("wanted letters, digits and \"._-/:\" in a key, got byte ",
+        absl::StrCat("want letters, digits and \"._-/:\" in a key, got byte ",
                      static_cast<int>(static_cast<unsigned char>(*bad)), " at ",
                      bad - key.begin()));
   }

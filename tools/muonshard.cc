@@ -51,7 +51,8 @@ int Main(std::span<const absl::string_view> arguments) {
       return command.main(arguments.subspan(1), std::cout, std::cerr);
     }
   }
-  if (arguments[0] == "help" || arguments[0] == "--help") {
+  if (arguments[0] == "help" || arguments[0] == "--help" ||
+      arguments[0] == "-h") {
     ShowCommands(std::cout);
     return 0;
   }

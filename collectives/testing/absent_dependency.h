@@ -1,3 +1,4 @@
+/* What a plugin needs from a shared object that is not there when it loads. */
 #ifndef COLLECTIVES_TESTING_ABSENT_DEPENDENCY_H_
 #define COLLECTIVES_TESTING_ABSENT_DEPENDENCY_H_
 

@@ -27,8 +27,7 @@ float* Align(float* pointer) {
 }
 
 // Ranks are the parallelism, and the number of threads changes the bits of a
-// product: OpenBLAS runs on the calling thread from the first product on. This
-// is the one place that sets it.
+// product: OpenBLAS runs on the calling thread from the first product on.
 void UseOneThread() {
   static const bool kDone = [] {
     openblas_set_num_threads(1);

@@ -16,7 +16,7 @@
 
 namespace muonshard::loopback {
 
-// A run of elements in a buffer: what one rank sends or gets.
+// One rank's part of a buffer: the run of elements that it sends or gets.
 struct Segment {
   uint64_t first = 0;
   uint64_t count = 0;

@@ -91,16 +91,28 @@ TEST(CallTest, EveryKindIsTakenAsItIsMeant) {
   EXPECT_EQ(call.in_segments[2].count, 2u);
 }
 
-TEST(CallTest, WrongCallsAreRefusedWithTheReason) {
-  struct Case {
-    uint32_t kind;
-    Edit edit;
-    muonshard_code code;
-    std::string text;
-  };
-  const uint64_t far[kSize] = {0, 1, 2, 99};
+// An edit that makes a valid call of a kind wrong, and how it is refused.
+struct WrongCall {
+  uint32_t kind;
+  Edit edit;
+  muonshard_code code;
+  std::string text;
+};
+
+void ExpectRefused(const std::vector<WrongCall>& cases) {
+  for (const WrongCall& wrong : cases) {
+    muonshard_operation operation = Valid(wrong.kind);
+    wrong.edit(operation);
+    Call call;
+    const Outcome outcome = Make(operation, &call);
+    EXPECT_EQ(outcome.code, wrong.code) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr(wrong.text));
+  }
+}
+
+TEST(CallTest, WrongValuesAreRefusedWithTheReason) {
   using Op = muonshard_operation;
-  const std::vector<Case> cases = {
+  ExpectRefused({
       {MUONSHARD_BARRIER, [](Op& o) { o.header.size = 8; }, MUONSHARD_E_VERSION,
        "8 bytes"},
       {MUONSHARD_BARRIER, [](Op& o) { o.label = nullptr; },
@@ -125,6 +137,13 @@ TEST(CallTest, WrongCallsAreRefusedWithTheReason) {
          o.data_type = MUONSHARD_I32;
        },
        MUONSHARD_E_ARGUMENT, "floating type, got i32"},
+  });
+}
+
+TEST(CallTest, WrongBuffersAndCountsAreRefusedWithTheReason) {
+  const uint64_t far[kSize] = {0, 1, 2, 99};
+  using Op = muonshard_operation;
+  ExpectRefused({
       {MUONSHARD_ALL_REDUCE, [](Op& o) { o.in.data = nullptr; },
        MUONSHARD_E_ARGUMENT, "in is null, want 4 elements"},
       {MUONSHARD_ALL_REDUCE, [](Op& o) { o.out.count = UINT64_MAX; },
@@ -155,15 +174,7 @@ TEST(CallTest, WrongCallsAreRefusedWithTheReason) {
          o.in = {g_in, 1};
        },
        MUONSHARD_E_ARGUMENT, "has 1 elements, want 0"},
-  };
-  for (const Case& wrong : cases) {
-    muonshard_operation operation = Valid(wrong.kind);
-    wrong.edit(operation);
-    Call call;
-    const Outcome outcome = Make(operation, &call);
-    EXPECT_EQ(outcome.code, wrong.code) << outcome.text;
-    EXPECT_THAT(outcome.text, HasSubstr(wrong.text));
-  }
+  });
 }
 
 TEST(CallTest, TheOwnSegmentMayLieInPlace) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "plugins/loopback/group.h"
-#include "plugins/loopback/parts.h"
+#include "plugins/loopback/shares.h"
 
 namespace muonshard::loopback {
 namespace {
@@ -91,7 +91,7 @@ bool Communicator::CheckDeadlines() {
 
 void Communicator::WaitEnds() {
   --waiters_;
-  if (group_->HasUnclaimedParts()) CallService();
+  if (group_->HasUnclaimedShares()) CallService();
 }
 
 void Communicator::CallService() {
@@ -143,7 +143,7 @@ void Communicator::ServeUntilStopped() {
   while (!stop_) {
     domain_->Settle(lock);
     if (stop_) break;
-    if (group_->RunOnePart(lock, rank())) continue;
+    if (group_->RunOneShare(lock, rank())) continue;
     if (CheckDeadlines()) continue;
     service_wakes_ns_ = earliest_deadline();
     service_condition_.Wait(lock, service_wakes_ns_);

@@ -3,7 +3,7 @@
 // Guarded by the domain's mutex, but for what is const.
 //
 // The service task of a communicator starts when it is first needed: to run
-// parts that no waiting task runs, and to watch the deadlines of operations
+// shares that no waiting task runs, and to watch the deadlines of operations
 // that nobody waits for. `Leave` joins it.
 
 #ifndef PLUGINS_LOOPBACK_COMMUNICATOR_H_

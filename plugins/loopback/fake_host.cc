@@ -78,10 +78,13 @@ FakeHost::FakeHost() {
     return MUONSHARD_OK;
   };
   store_.get = [](void* host, const char* key, void* value, uint64_t capacity,
-                  uint64_t* bytes, int64_t,
+                  uint64_t* bytes, int64_t deadline_ns,
                   muonshard_status* status) -> muonshard_code {
     const auto found = Of(host).values_.find(key);
-    if (found == Of(host).values_.end()) return StoreError(status, "no key");
+    if (found == Of(host).values_.end()) {
+      Of(host).now_ns_ = std::max(Of(host).now_ns_, deadline_ns);
+      return StoreError(status, "no key");
+    }
     *bytes = found->second.size();
     std::memcpy(value, found->second.data(), std::min(*bytes, capacity));
     return MUONSHARD_OK;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "plugins/loopback/mismatch.h"
-#include "plugins/loopback/parts.h"
+#include "plugins/loopback/shares.h"
 
 namespace muonshard::loopback {
 
@@ -152,11 +152,11 @@ void Group::Start(const std::shared_ptr<Slot>& slot) {
 }
 
 void Group::RunWhole(Slot& slot) {
-  const auto parts =
+  const auto shares =
       static_cast<int32_t>(slot.calls[0]->pairwise() ? 1 : slot.calls.size());
   for (int32_t phase = 0; phase < PhaseCount(slot.calls[0]->kind); ++phase) {
-    for (int32_t part = 0; part < parts; ++part) {
-      RunPart(slot.calls, phase, part, stop_);
+    for (int32_t share = 0; share < shares; ++share) {
+      RunShare(slot.calls, phase, share, stop_);
     }
   }
   HostLock lock(domain_->mutex());
@@ -167,51 +167,51 @@ void Group::RunWhole(Slot& slot) {
 }
 
 void Group::OpenPhase(Slot& slot) {
-  const size_t parts = slot.calls[0]->pairwise() ? 1 : slot.calls.size();
-  slot.claimed.assign(parts, false);
-  slot.unclaimed = slot.unfinished = static_cast<int32_t>(parts);
+  const size_t shares = slot.calls[0]->pairwise() ? 1 : slot.calls.size();
+  slot.claimed.assign(shares, false);
+  slot.unclaimed = slot.unfinished = static_cast<int32_t>(shares);
   bool waiters = false;
   for (Communicator* member : members_) {
     if (member == nullptr || !member->has_waiters()) continue;
     member->condition().NotifyAll();
     waiters = true;
   }
-  // Tasks that wait run the parts of all ranks. Where nobody waits, the ranks
-  // compute, and their services run the parts beside them.
+  // Tasks that wait run the shares of all ranks. Where nobody waits, the ranks
+  // compute, and their services run the shares beside them.
   if (waiters) return;
   for (const std::shared_ptr<Work>& work : slot.works) {
     work->communicator->CallService();
   }
 }
 
-bool Group::HasUnclaimedParts() const {
+bool Group::HasUnclaimedShares() const {
   return std::any_of(running_.begin(), running_.end(),
                      [](const auto& slot) { return slot->unclaimed > 0; });
 }
 
-bool Group::RunOnePart(HostLock& lock, int32_t rank) {
+bool Group::RunOneShare(HostLock& lock, int32_t rank) {
   const auto found =
       std::find_if(running_.begin(), running_.end(),
                    [](const auto& slot) { return slot->unclaimed > 0; });
   if (found == running_.end()) return false;
   const std::shared_ptr<Slot> slot = *found;
-  auto part = slot->claimed.begin();
-  if (!slot->calls[0]->pairwise()) part += rank;
-  if (*part)
-    part = std::find(slot->claimed.begin(), slot->claimed.end(), false);
-  *part = true;
+  auto share = slot->claimed.begin();
+  if (!slot->calls[0]->pairwise()) share += rank;
+  if (*share)
+    share = std::find(slot->claimed.begin(), slot->claimed.end(), false);
+  *share = true;
   --slot->unclaimed;
   ++slot->in_flight;
-  const auto index = static_cast<int32_t>(part - slot->claimed.begin());
+  const auto index = static_cast<int32_t>(share - slot->claimed.begin());
   lock.Unlock();
-  RunPart(slot->calls, slot->phase, index, stop_);
+  RunShare(slot->calls, slot->phase, index, stop_);
   lock.Lock();
   --slot->in_flight;
-  PartEnded(slot);
+  ShareEnded(slot);
   return true;
 }
 
-void Group::PartEnded(const std::shared_ptr<Slot>& slot) {
+void Group::ShareEnded(const std::shared_ptr<Slot>& slot) {
   if (broken()) {
     if (slot->in_flight == 0) EndWorks(*slot);
     return;

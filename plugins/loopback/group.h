@@ -66,10 +66,10 @@ class Group : public std::enable_shared_from_this<Group> {
   // What breaks the group when the deadline of `work` has passed.
   Outcome DeadlinePassed(const Work& work) const;
 
-  // Runs a part without the mutex, of `rank` if there is one, else of any
+  // Runs a share without the mutex, of `rank` if there is one, else of any
   // other; false if all are taken.
-  bool RunOnePart(HostLock& lock, int32_t rank);
-  bool HasUnclaimedParts() const;
+  bool RunOneShare(HostLock& lock, int32_t rank);
+  bool HasUnclaimedShares() const;
 
   // The ranks without whose posts `work` cannot end.
   std::vector<int32_t> Lacking(const Work& work) const;
@@ -117,7 +117,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void Start(const std::shared_ptr<Slot>& slot);
   void RunWhole(Slot& slot);
   void OpenPhase(Slot& slot);
-  void PartEnded(const std::shared_ptr<Slot>& slot);
+  void ShareEnded(const std::shared_ptr<Slot>& slot);
   void Finish(Slot& slot);
   void EndWorks(Slot& slot);
   void EndWork(Work& work);
@@ -133,7 +133,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::vector<Communicator*> members_;
   std::vector<bool> left_;
   Outcome failure_;
-  // Set with failure_, and read without the mutex by parts that run.
+  // Set with failure_, and read without the mutex by shares that run.
   std::atomic<bool> stop_{false};
 
   std::deque<std::shared_ptr<Slot>> slots_;  // The front one runs or is next.
@@ -141,7 +141,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::vector<uint64_t> posted_;  // Operations of all ranks, by rank.
   std::map<std::pair<int32_t, int32_t>, Pair> pairs_;
   int32_t open_messages_ = 0;
-  std::vector<std::shared_ptr<Slot>> running_;  // With parts to claim or end.
+  std::vector<std::shared_ptr<Slot>> running_;  // With shares to claim or end.
   std::map<uint64_t, Split> splits_;
 };
 

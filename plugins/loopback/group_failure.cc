@@ -57,7 +57,7 @@ void Group::Break(const Outcome& outcome) {
   if (broken()) return;
   failure_ = outcome;
   stop_ = true;
-  // Where parts are in flight, the last of them to end ends the works.
+  // Where shares are in flight, the last of them to end ends the works.
   const auto end = [this](const std::shared_ptr<Slot>& slot) {
     if (slot->in_flight == 0 && slot->state != Slot::State::kEnded) {
       EndWorks(*slot);

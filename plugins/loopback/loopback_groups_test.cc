@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "collectives/runtime/threads_runtime.h"
 #include "plugins/loopback/loopback_test.h"
 #include "testing/status_matchers.h"
 
@@ -35,18 +36,38 @@ TEST_P(LoopbackTest, TwoCopiesOfTheSharedObjectShareNoState) {
     if (!twin.ok()) return twin.status();
     if (absl::Status s = WaitFor(context, (*twin)->Barrier()); !s.ok())
       return s;
-    // A rank in each copy: they do not meet, and the later one is told why.
-    Plugin& plugin = context.rank == Rank{0} ? context.plugin : **copy;
-    const auto group = NewGroup(context, plugin, 2, "mixed",
-                                context.runtime.Now() + absl::Milliseconds(20));
-    EXPECT_FALSE(group.ok());
-    const absl::StatusCode code = group.status().code();
-    EXPECT_TRUE(code == absl::StatusCode::kUnimplemented ||
-                code == absl::StatusCode::kDeadlineExceeded)
-        << group.status();
     return WaitFor(context, context.world->Barrier());
   });
   EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(LoopbackTest, RanksOfTwoCopiesAreAllToldSoAtOnce) {
+  const auto results = Run(3, [](RankContext& context) -> absl::Status {
+    auto copy = Plugin::Open({.plugin = kCopy}, context.runtime);
+    if (!copy.ok()) return copy.status();
+    Plugin& plugin = context.rank == Rank{2} ? **copy : context.plugin;
+    // Whoever waited for the deadline would report that instead.
+    return NewGroup(context, plugin, 3, "mixed", GuardDeadline(context.runtime))
+        .status();
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kUnimplemented,
+                                     "is in another copy than its peers")));
+}
+
+TEST(LoopbackRuntimesTest, RanksOnTwoRuntimesAreAllToldSoAtOnce) {
+  const std::unique_ptr<Runtime> other = NewThreadsRuntime();
+  const auto run = RunOnRanks({.size = 3}, [&](RankContext& context) {
+    auto plugin =
+        Plugin::Open(PluginSearchFromEnvironment("loopback", ""), *other);
+    if (!plugin.ok()) return plugin.status();
+    return NewGroup(context,
+                    context.rank == Rank{2} ? **plugin : context.plugin, 3,
+                    "mixed", GuardDeadline(context.runtime))
+        .status();
+  });
+  EXPECT_THAT(run.results,
+              Each(StatusIs(absl::StatusCode::kUnimplemented,
+                            "is in another runtime than its peers")));
 }
 
 TEST_P(LoopbackTest, RanksThatDisagreeOnTheSizeOfAGroupAreToldSo) {

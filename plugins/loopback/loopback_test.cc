@@ -147,7 +147,7 @@ TEST_P(LoopbackTest, WhoLeavesIsNamedToThoseWhoNeedIt) {
   }
 }
 
-// Everything large: parts are run by whoever waits, or by the services.
+// Everything large: shares are run by whoever waits, or by the services.
 TEST_P(LoopbackTest, LargeOperationsEndWhetherOrNotAnybodyWaits) {
   for (const bool waits : {false, true}) {
     const auto results = Run(

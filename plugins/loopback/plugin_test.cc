@@ -161,6 +161,30 @@ TEST_F(PluginTest, ARankOfAnotherProcessIsToldSo) {
   EXPECT_THAT(status_.text, HasSubstr("ranks of one process"));
 }
 
+TEST_F(PluginTest, AVerdictInTheStoreEndsTheWaitBeforeItsDeadline) {
+  muonshard_comm_config config = Config(0, 2);
+  config.store = fake_.store();
+  fake_.values()["solo/loopback/0/verdict"] =
+      std::to_string(MUONSHARD_E_UNSUPPORTED) + " rank 1 is elsewhere";
+  EXPECT_EQ(New(config), MUONSHARD_E_UNSUPPORTED);
+  EXPECT_STREQ(status_.text, "rank 1 is elsewhere");
+  EXPECT_EQ(fake_.now_ns(), 0);
+}
+
+TEST_F(PluginTest, AVerdictThatIsNoneIsAnError) {
+  muonshard_comm_config config = Config(0, 2);
+  config.store = fake_.store();
+  int32_t meeting = 0;
+  for (const std::string verdict : {"elsewhere", "0 all came", "7"}) {
+    fake_.values()["solo/loopback/" + std::to_string(meeting++) + "/verdict"] =
+        verdict;
+    EXPECT_EQ(New(config), MUONSHARD_E_SYSTEM);
+    EXPECT_THAT(status_.text, HasSubstr("got \"" + verdict + "\""));
+    // Takes the other place, so that the next rank opens a group of its own.
+    EXPECT_EQ(New(config), MUONSHARD_E_SYSTEM);
+  }
+}
+
 TEST_F(PluginTest, AStoreThatFailsFailsTheGroup) {
   muonshard_comm_config config = Config(0, 2);
   config.store = fake_.store();

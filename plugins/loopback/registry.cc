@@ -45,9 +45,10 @@ std::shared_ptr<Domain> Registry::DomainOf(const muonshard_host& host) {
   return made;
 }
 
-std::string Registry::Publish(std::shared_ptr<Group> group) {
+std::string Registry::Publish(std::shared_ptr<Group> group,
+                              const Domain& domain) {
   const FlagLock lock(busy_);
-  std::string token = TokenPrefix() + std::to_string(published_++);
+  std::string token = TokenPrefix(domain) + std::to_string(published_++);
   groups_.emplace_back(token, std::move(group));
   return token;
 }
@@ -76,10 +77,19 @@ bool Registry::IsOwn(const std::string& token) const {
   return token.rfind(TokenPrefix(), 0) == 0;
 }
 
+bool Registry::IsOf(const std::string& token, const Domain& domain) const {
+  return token.rfind(TokenPrefix(domain), 0) == 0;
+}
+
 std::string Registry::TokenPrefix() const {
   // The address tells the copies of one process apart.
   return std::to_string(getpid()) + ":" +
          std::to_string(reinterpret_cast<uintptr_t>(this)) + ":";
+}
+
+std::string Registry::TokenPrefix(const Domain& domain) const {
+  return TokenPrefix() + std::to_string(reinterpret_cast<uintptr_t>(&domain)) +
+         ":";
 }
 
 }  // namespace muonshard::loopback

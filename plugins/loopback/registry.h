@@ -33,19 +33,24 @@ class Registry {
   // The domain of the host's context, made on first use.
   std::shared_ptr<Domain> DomainOf(const muonshard_host& host);
 
-  // Opens `group` to the other ranks and returns the token by which they find
-  // it: no other group of this or another process has it.
-  std::string Publish(std::shared_ptr<Group> group);
+  // Opens `group`, which is of `domain`, to the other ranks and returns the
+  // token by which they find it: no other group of this or another process has
+  // it.
+  std::string Publish(std::shared_ptr<Group> group, const Domain& domain);
   // Null if it was withdrawn.
   std::shared_ptr<Group> Find(const std::string& token);
   void Withdraw(const Group* group);
 
   // Whether `token` is of this process and this copy of the shared object.
   bool IsOwn(const std::string& token) const;
+  // Whether it is, and of `domain`. A rank looks before it finds, since a share
+  // in a group of another runtime might be what keeps it alive past that.
+  bool IsOf(const std::string& token, const Domain& domain) const;
 
  private:
   Registry() = default;
   std::string TokenPrefix() const;
+  std::string TokenPrefix(const Domain& domain) const;
 
   std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
   uint64_t published_ = 0;

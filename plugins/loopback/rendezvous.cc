@@ -1,8 +1,10 @@
 #include "plugins/loopback/rendezvous.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <map>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -34,17 +36,80 @@ Outcome StoreFailed(muonshard_code code, const muonshard_status& status,
           .text = "the store fails group " + Quoted(name) + ": " + status.text};
 }
 
+// Where the ranks of one group meet.
+struct Meeting {
+  std::shared_ptr<Group> group;
+  // The key under which the store gets its verdict: nothing once all ranks have
+  // come, else the code and the reason why they never will. Ranks wait for this
+  // key and not for a condition, because a rank that is refused may be in
+  // another copy of the plugin, process or runtime: the store is all that they
+  // share.
+  std::string verdict_key;
+};
+
+// Ends the waits of all ranks of the meeting.
+Outcome GiveVerdict(const muonshard_comm_config& config, const Meeting& meeting,
+                    const Outcome& verdict) {
+  const std::string value =
+      verdict.ok() ? "" : std::to_string(verdict.code) + " " + verdict.text;
+  const muonshard_store& store = *config.store;
+  muonshard_status status = {};
+  const muonshard_code code =
+      store.put(store.context, meeting.verdict_key.c_str(), value.data(),
+                value.size(), &status);
+  if (code == MUONSHARD_OK) return {};
+  return StoreFailed(code, status, config.name);
+}
+
+// The same from a rank that will not be in the group. A store that fails now
+// leaves the others to their deadlines; the first error is the one to report.
+Outcome Refuse(const muonshard_comm_config& config, const Meeting& meeting,
+               const Outcome& refusal) {
+  GiveVerdict(config, meeting, refusal);
+  return refusal;
+}
+
+// The verdict, or that the store does not have it in time.
+Outcome AwaitVerdict(const muonshard_comm_config& config,
+                     const Meeting& meeting, int64_t deadline_ns) {
+  const muonshard_store& store = *config.store;
+  muonshard_status status = {};
+  char value[sizeof(muonshard_status::text)] = {};
+  uint64_t bytes = 0;
+  const muonshard_code code =
+      store.get(store.context, meeting.verdict_key.c_str(), value,
+                sizeof(value), &bytes, deadline_ns, &status);
+  if (code != MUONSHARD_OK) return StoreFailed(code, status, config.name);
+  if (bytes == 0) return {};
+  const std::string given(value, std::min<size_t>(bytes, sizeof(value)));
+  const char* const end = given.data() + given.size();
+  Outcome verdict;
+  const auto [text, error] = std::from_chars(given.data(), end, verdict.code);
+  if (error == std::errc() && !verdict.ok() && text != end) {
+    verdict.text.assign(text + 1, end);
+    return verdict;
+  }
+  return {.code = MUONSHARD_E_SYSTEM,
+          .text = "group " + Quoted(config.name) +
+                  ": want a code and a reason in the store, got " +
+                  Quoted(given)};
+}
+
+Outcome Apart(const muonshard_comm_config& config, const std::string& want,
+              const std::string& where) {
+  return {.code = MUONSHARD_E_UNSUPPORTED,
+          .text = "loopback connects ranks of " + want + "; rank " +
+                  std::to_string(config.rank) + " of group " +
+                  Quoted(config.name) + " is in another " + where +
+                  " than its peers"};
+}
+
 // Ranks take numbers from a counter in the store: every size-th one opens a
 // group, whose token the others read. So a name may be used again once its
 // group is gone, and whoever comes first knows who is missing.
 Outcome Meet(const std::shared_ptr<Domain>& domain,
-             const muonshard_comm_config& config,
-             std::shared_ptr<Group>* group) {
+             const muonshard_comm_config& config, Meeting* meeting) {
   const std::string name = config.name;
-  if (config.size == 1) {
-    *group = std::make_shared<Group>(domain, name, 1);
-    return {};
-  }
   const muonshard_store& store = *config.store;
   muonshard_status status = {};
   const std::string key = name + "/loopback";
@@ -54,14 +119,16 @@ Outcome Meet(const std::shared_ptr<Domain>& domain,
   if (code != MUONSHARD_OK) return StoreFailed(code, status, name);
   const std::string token_key =
       key + "/" + std::to_string((come - 1) / config.size);
+  meeting->verdict_key = token_key + "/verdict";
+  std::shared_ptr<Group>& group = meeting->group;
   Registry& registry = Registry::Get();
   if ((come - 1) % config.size == 0) {
-    *group = std::make_shared<Group>(domain, name, config.size);
-    const std::string token = registry.Publish(*group);
+    group = std::make_shared<Group>(domain, name, config.size);
+    const std::string token = registry.Publish(group, *domain);
     code = store.put(store.context, token_key.c_str(), token.data(),
                      token.size(), &status);
     if (code == MUONSHARD_OK) return {};
-    registry.Withdraw(group->get());
+    registry.Withdraw(group.get());
     return StoreFailed(code, status, name);
   }
   char value[128] = {};
@@ -71,19 +138,22 @@ Outcome Meet(const std::shared_ptr<Domain>& domain,
   if (code != MUONSHARD_OK) return StoreFailed(code, status, name);
   const std::string token(value, std::min<size_t>(bytes, sizeof(value)));
   if (!registry.IsOwn(token)) {
-    return {.code = MUONSHARD_E_UNSUPPORTED,
-            .text =
-                "loopback connects ranks of one process that loaded one "
-                "copy of it; rank " +
-                std::to_string(config.rank) + " of group " + Quoted(name) +
-                " is in another than its peers"};
+    return Refuse(
+        config, *meeting,
+        Apart(config, "one process that loaded one copy of it", "copy"));
   }
-  *group = registry.Find(token);
-  if (*group != nullptr) return {};
-  return {.code = MUONSHARD_E_TIMEOUT,
-          .text = "group " + Quoted(name) + " was given up before rank " +
-                  std::to_string(config.rank) + " came",
-          .rank = config.rank};
+  if (!registry.IsOf(token, *domain)) {
+    return Refuse(config, *meeting, Apart(config, "one runtime", "runtime"));
+  }
+  group = registry.Find(token);
+  if (group != nullptr) return {};
+  // Whoever gave it up left the verdict first.
+  Outcome given_up = AwaitVerdict(config, *meeting, /*deadline_ns=*/0);
+  if (given_up.ok()) given_up.code = MUONSHARD_E_TIMEOUT;
+  given_up.text = "group " + Quoted(name) + " was given up before rank " +
+                  std::to_string(config.rank) + " came; " + given_up.text;
+  given_up.rank = config.rank;
+  return given_up;
 }
 
 Outcome Missing(const Group& group, const std::string& what,
@@ -97,9 +167,8 @@ Outcome Missing(const Group& group, const std::string& what,
           .rank = missing.empty() ? -1 : missing[0]};
 }
 
-// Enters the group and waits for the others. The mutex is held.
-Outcome EnterAndWait(HostLock& lock, Communicator& communicator,
-                     const muonshard_comm_config& config) {
+// Enters the group, or breaks it. The mutex is held.
+Outcome Enter(Communicator& communicator, const muonshard_comm_config& config) {
   Group& group = *communicator.group();
   if (group.broken()) return group.failure();
   if (group.size() != config.size) {
@@ -115,17 +184,42 @@ Outcome EnterAndWait(HostLock& lock, Communicator& communicator,
     group.Break(twice);
     return twice;
   }
-  if (group.complete()) group.NotifyMembers();
-  while (!group.complete() && !group.broken()) {
-    if (group.domain()->host().Now() >= config.deadline_ns) {
-      group.Break(Missing(group, "the making", group.Absent()));
-    } else {
-      communicator.condition().Wait(lock, config.deadline_ns);
-    }
+  return {};
+}
+
+// Enters the group and waits until all ranks have, or one is refused.
+Outcome EnterAndWait(Communicator& communicator,
+                     const muonshard_comm_config& config,
+                     const Meeting& meeting) {
+  Group& group = *meeting.group;
+  Domain& domain = *group.domain();
+  Outcome entered;
+  bool complete = false;
+  {
+    HostLock lock(domain.mutex());
+    entered = Enter(communicator, config);
+    complete = group.complete();
+    domain.Settle(lock);
   }
-  if (group.complete()) return {};
-  group.Leave(communicator.rank(), /*unfinished=*/false);
-  return group.failure();
+  if (!entered.ok()) return Refuse(config, meeting, entered);
+
+  const Outcome verdict =
+      complete ? GiveVerdict(config, meeting, {})
+               : AwaitVerdict(config, meeting, config.deadline_ns);
+  if (verdict.ok()) return {};
+  {
+    HostLock lock(domain.mutex());
+    // The last rank may have come as the wait ended.
+    if (!complete && group.complete()) return {};
+    // The reason of a rank that broke the group itself is in the group.
+    group.Break(verdict.code == MUONSHARD_E_TIMEOUT
+                    ? Missing(group, "the making", group.Absent())
+                    : verdict);
+    group.Leave(communicator.rank(), /*unfinished=*/false);
+    entered = group.failure();
+    domain.Settle(lock);
+  }
+  return Refuse(config, meeting, entered);
 }
 
 // Makes the groups of all colors; the last rank to come does it for all.
@@ -226,26 +320,26 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
                   const muonshard_comm_config& config, const Options& options,
                   std::shared_ptr<Communicator>* made) {
   if (Outcome bad = CheckConfig(config); !bad.ok()) return bad;
-  std::shared_ptr<Group> group;
-  if (Outcome apart = Meet(domain, config, &group); !apart.ok()) return apart;
-  if (group->domain() != domain) {
-    return {.code = MUONSHARD_E_UNSUPPORTED,
-            .text = "the ranks of group " + Quoted(group->name()) +
-                    " are on different runtimes"};
+  Meeting meeting;
+  if (config.size == 1) {
+    meeting.group = std::make_shared<Group>(domain, config.name, 1);
+  } else if (Outcome apart = Meet(domain, config, &meeting); !apart.ok()) {
+    return apart;
   }
   auto communicator = std::make_shared<Communicator>(
-      domain, group,
+      domain, meeting.group,
       Communicator::Identity{.rank = config.rank,
                              .program_rank = config.program_rank,
                              .program = domain->host().CurrentTask(),
                              .options = options});
   Outcome entered;
-  {
+  if (config.size == 1) {
     HostLock lock(domain->mutex());
-    entered = EnterAndWait(lock, *communicator, config);
-    domain->Settle(lock);
+    entered = Enter(*communicator, config);
+  } else {
+    entered = EnterAndWait(*communicator, config, meeting);
+    Registry::Get().Withdraw(meeting.group.get());
   }
-  Registry::Get().Withdraw(group.get());
   if (entered.ok()) *made = std::move(communicator);
   return entered;
 }

@@ -1,9 +1,11 @@
-// How the ranks of a new group come together: through the store, or as parts
-// of a group that they have.
+// How the ranks of a new group come together: through the store, or by the
+// split of a group that they have.
 //
 // Errors       MUONSHARD_E_TIMEOUT names the ranks that did not come. Every
 //              rank that came gets the same error. A group that was given up
 //              is not joined later: its name is spent.
+//              MUONSHARD_E_UNSUPPORTED, a rank is in another process, copy of
+//              the plugin or runtime: on every rank that has come, at once.
 
 #ifndef PLUGINS_LOOPBACK_RENDEZVOUS_H_
 #define PLUGINS_LOOPBACK_RENDEZVOUS_H_

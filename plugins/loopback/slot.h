@@ -1,7 +1,7 @@
 // One operation of a group: the works of its ranks, and how far it is.
 //
-// Guarded by the domain's mutex; while parts are in flight, `calls` and `phase`
-// stay as they are.
+// Guarded by the domain's mutex; while shares are in flight, `calls` and
+// `phase` stay as they are.
 
 #ifndef PLUGINS_LOOPBACK_SLOT_H_
 #define PLUGINS_LOOPBACK_SLOT_H_
@@ -49,10 +49,10 @@ struct Slot {
   State state = State::kGathering;
   std::vector<const Call*> calls;  // Of `works`, once running.
   int32_t phase = 0;
-  std::vector<bool> claimed;  // By part of this phase.
+  std::vector<bool> claimed;  // By share of this phase.
   int32_t unclaimed = 0;
   int32_t unfinished = 0;
-  // Parts that some task runs now. The buffers are in use meanwhile.
+  // Shares that some task runs now. The buffers are in use meanwhile.
   int32_t in_flight = 0;
 };
 

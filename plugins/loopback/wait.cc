@@ -127,7 +127,7 @@ Outcome WaitForWork(Work& work, int64_t deadline_ns) {
   while (true) {
     domain.Settle(lock);
     if (work.ended) break;
-    if (group.RunOnePart(lock, communicator.rank())) continue;
+    if (group.RunOneShare(lock, communicator.rank())) continue;
     if (communicator.CheckDeadlines()) continue;
     const int64_t now_ns = domain.host().Now();
     if (deadline_ns <= now_ns) break;

@@ -15,7 +15,7 @@
 namespace muonshard::loopback {
 
 // Returns when `work` has ended, with its outcome, or at the deadline, with
-// MUONSHARD_WAIT_EXPIRED. Meanwhile runs parts of the group's operations.
+// MUONSHARD_WAIT_EXPIRED. Meanwhile runs shares of the group's operations.
 Outcome WaitForWork(Work& work, int64_t deadline_ns);
 
 }  // namespace muonshard::loopback

@@ -1,4 +1,4 @@
-// One rank's part in one operation, from its post to its end.
+// One operation as one of its ranks has it, from its post to its end.
 //
 // Guarded by the domain's mutex, but for what is const. An outcome no longer
 // changes once `ended` is set.

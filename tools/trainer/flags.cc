@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace muonshard {
@@ -17,6 +18,9 @@ absl::Status WrongValue(absl::string_view name, absl::string_view want,
   return absl::InvalidArgumentError(
       absl::StrCat("--", name, ": want ", want, ", got \"", got, "\""));
 }
+
+// As a person writes it: 1048576, not 1.04858e+06.
+std::string Plain(double value) { return absl::StrFormat("%.15g", value); }
 
 template <typename Integer>
 std::function<absl::Status(absl::string_view)> IntegerSetter(
@@ -37,10 +41,11 @@ std::function<absl::Status(absl::string_view)> IntegerSetter(
 }  // namespace
 
 FlagTable::FlagTable() {
-  Add("help", "", "show this text", "", [this](absl::string_view) {
+  Add("help", "", "show this text", "", [this](absl::string_view text) {
+    if (!text.empty()) return WrongValue("help", "no value", text);
     help_wanted_ = true;
     return absl::OkStatus();
-  }).value_optional = true;
+  }).bare_value = "";
 }
 
 FlagTable::Flag& FlagTable::Add(
@@ -59,10 +64,13 @@ FlagTable::Flag& FlagTable::Add(
 
 void FlagTable::AddText(absl::string_view name, absl::string_view value_name,
                         absl::string_view help, std::string* target) {
-  Add(name, value_name, help, *target, [target](absl::string_view text) {
-    *target = std::string(text);
-    return absl::OkStatus();
-  });
+  Add(name, value_name, help, *target,
+      [name = std::string(name), value_name = std::string(value_name),
+       target](absl::string_view text) {
+        if (text.empty()) return WrongValue(name, value_name, text);
+        *target = std::string(text);
+        return absl::OkStatus();
+      });
 }
 
 void FlagTable::AddInteger(absl::string_view name, absl::string_view help,
@@ -86,16 +94,17 @@ void FlagTable::AddSeed(absl::string_view name, absl::string_view help,
 
 void FlagTable::AddNumber(absl::string_view name, absl::string_view help,
                           double first, double last, double* target) {
-  Add(name, "X", help, absl::StrCat(*target),
+  Add(name, "X", help, Plain(*target),
       [name = std::string(name), first, last,
        target](absl::string_view text) -> absl::Status {
         double value = 0;
         // A NaN is in no range.
         if (!absl::SimpleAtod(text, &value) ||
             !(value >= first && value <= last)) {
-          return WrongValue(
-              name, absl::StrCat("a number in [", first, ", ", last, "]"),
-              text);
+          return WrongValue(name,
+                            absl::StrCat("a number in [", Plain(first), ", ",
+                                         Plain(last), "]"),
+                            text);
         }
         *target = value;
         return absl::OkStatus();
@@ -106,13 +115,13 @@ void FlagTable::AddSwitch(absl::string_view name, absl::string_view help,
                           bool* target) {
   Add(name, "on|off", help, *target ? "on" : "off",
       [name = std::string(name), target](absl::string_view text) {
-        if (text != "on" && text != "off" && !text.empty()) {
+        if (text != "on" && text != "off") {
           return WrongValue(name, "on or off", text);
         }
-        *target = text != "off";
+        *target = text == "on";
         return absl::OkStatus();
       })
-      .value_optional = true;
+      .bare_value = "on";
 }
 
 void FlagTable::AddChoice(absl::string_view name, absl::string_view help,
@@ -144,20 +153,37 @@ absl::Status FlagTable::Unknown(absl::string_view name) const {
       "unknown flag \"", name, "\"; known are ", absl::StrJoin(names, ", ")));
 }
 
+absl::Status FlagTable::Unexpected(absl::string_view argument,
+                                   const Flag* before) const {
+  if (absl::StartsWith(argument, "-")) return Unknown(argument);
+  // Only a switch leaves a value that was meant for it.
+  const bool for_switch = before != nullptr && before->bare_value == "on";
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unexpected argument \"", argument, "\"; ",
+      for_switch ? absl::StrCat("write --", before->name, "=", argument)
+                 : "a flag begins with --"));
+}
+
 absl::Status FlagTable::Parse(std::span<const absl::string_view> arguments) {
+  const Flag* bare = nullptr;  // The flag just before, if it had no value.
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const absl::string_view argument = arguments[i];
-    if (!absl::StartsWith(argument, "--")) return Unknown(argument);
+    const absl::string_view argument =
+        arguments[i] == "-h" ? absl::string_view("--help") : arguments[i];
+    if (!absl::StartsWith(argument, "--")) return Unexpected(argument, bare);
     const size_t equals = argument.find('=');
     const bool has_value = equals != absl::string_view::npos;
     const absl::string_view name =
         argument.substr(2, has_value ? equals - 2 : argument.npos);
     Flag* flag = Find(name);
     if (flag == nullptr) return Unknown(argument.substr(0, equals));
+    bare = nullptr;
     absl::string_view value;
     if (has_value) {
       value = argument.substr(equals + 1);
-    } else if (!flag->value_optional) {
+    } else if (flag->bare_value.has_value()) {
+      value = *flag->bare_value;
+      bare = flag;
+    } else {
       if (i + 1 == arguments.size()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--", name, ": want a value, got none"));

@@ -1,14 +1,17 @@
-// Command-line flags: --name=value or --name value, from a table.
+// Command-line flags: --name=value or --name value, from a table. A switch
+// takes its value after an equals sign only. --help, or -h, is always known.
 //
 // Ordering     A flag given twice has its last value.
 // Errors       kInvalidArgument: an unknown flag (all known ones are listed), a
-//              missing value, or a value out of range (the range is named).
+//              missing or empty value, a value out of range (the range is
+//              named), or an argument that belongs to no flag.
 
 #ifndef TOOLS_TRAINER_FLAGS_H_
 #define TOOLS_TRAINER_FLAGS_H_
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,7 +57,8 @@ class FlagTable {
     std::string value_name;
     std::string help;
     std::string default_text;
-    bool value_optional = false;
+    // What the flag alone means; absent if it wants a value.
+    std::optional<std::string> bare_value;
     bool given = false;
     std::function<absl::Status(absl::string_view)> set;
   };
@@ -64,6 +68,8 @@ class FlagTable {
             std::function<absl::Status(absl::string_view)> set);
   Flag* Find(absl::string_view name);
   absl::Status Unknown(absl::string_view name) const;
+  // `argument` follows `before`, which is null at the start, and is no flag.
+  absl::Status Unexpected(absl::string_view argument, const Flag* before) const;
 
   std::vector<Flag> flags_;
   bool help_wanted_ = false;

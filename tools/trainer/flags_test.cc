@@ -92,7 +92,7 @@ TEST_F(FlagTableTest, AnUnknownFlagListsTheKnownOnes) {
   EXPECT_THAT(Error({"--wid=3"}),
               AllOf(HasSubstr("unknown flag \"--wid\""), HasSubstr("--wide"),
                     HasSubstr("--choice"), HasSubstr("--help")));
-  EXPECT_THAT(Error({"wide"}), HasSubstr("unknown flag \"wide\""));
+  EXPECT_THAT(Error({"-x"}), HasSubstr("unknown flag \"-x\""));
 }
 
 TEST_F(FlagTableTest, AValueOutOfRangeIsToldTheRange) {
@@ -111,8 +111,44 @@ TEST_F(FlagTableTest, AValueOutOfRangeIsToldTheRange) {
               HasSubstr("--choice: want red or blue, got \"green\""));
 }
 
-TEST_F(FlagTableTest, AMissingValueIsAnError) {
+TEST_F(FlagTableTest, ARangeIsShownInPlainNumbers) {
+  double mib = 25;
+  table_.AddNumber("mib", "a size", 0, 1 << 20, &mib);
+  EXPECT_THAT(Error({"--mib=-1"}), HasSubstr("a number in [0, 1048576], got"));
+}
+
+TEST_F(FlagTableTest, AMissingOrEmptyValueIsAnError) {
   EXPECT_THAT(Error({"--narrow"}), HasSubstr("--narrow: want a value"));
+  EXPECT_THAT(Error({"--text="}), HasSubstr("--text: want T, got \"\""));
+  EXPECT_THAT(Error({"--text", ""}), HasSubstr("--text: want T, got \"\""));
+  EXPECT_THAT(Error({"--switch="}), HasSubstr("--switch: want on or off"));
+  EXPECT_EQ(values_.text, "first");
+}
+
+TEST_F(FlagTableTest, ASwitchIsToldToTakeItsValueAfterAnEqualsSign) {
+  EXPECT_THAT(Error({"--switch", "off"}),
+              HasSubstr("unexpected argument \"off\"; write --switch=off"));
+}
+
+TEST_F(FlagTableTest, AnArgumentOfNoFlagIsUnexpected) {
+  for (const std::vector<absl::string_view>& arguments :
+       {std::vector<absl::string_view>{"wide"},
+        {"--narrow=2", "wide"},
+        {"--switch=on", "wide"},
+        {"--switch", "--narrow", "2", "wide"},
+        {"--help", "wide"}}) {
+    EXPECT_THAT(
+        Error(arguments),
+        HasSubstr("unexpected argument \"wide\"; a flag begins with --"));
+  }
+}
+
+TEST_F(FlagTableTest, HelpHasAShortNameAndNoValue) {
+  EXPECT_THAT(Error({"--help=foo"}),
+              HasSubstr("--help: want no value, got \"foo\""));
+  EXPECT_FALSE(table_.help_wanted());
+  ASSERT_TRUE(table_.Parse(std::vector<absl::string_view>{"-h"}).ok());
+  EXPECT_TRUE(table_.help_wanted());
 }
 
 TEST_F(FlagTableTest, HelpNamesEachFlagItsValuesAndItsDefault) {

@@ -36,6 +36,8 @@ std::span<const float> Floats(const at::Tensor& tensor) {
 }  // namespace
 
 void UseOneThread() {
+  // LibTorch hands its number to the OpenMP of each thread when that thread
+  // first computes.
   at::set_num_threads(1);
   openblas_set_num_threads(1);
 }

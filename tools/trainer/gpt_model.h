@@ -8,8 +8,8 @@
 //
 // Ordering     `before_use` comes in order of first use, once a forward.
 //              `on_gradient` comes during the backward, once a parameter.
-// Threads      A replica belongs to one thread. Different replicas run at once;
-//              each thread calls `UseOneThread` first.
+// Threads      A replica belongs to one thread; different replicas run at once.
+//              Before the first, the process calls `UseOneThread`.
 // Memory       Gradients accumulate until `DropGradients`; the memory handed to
 //              `on_gradient` is the replica's and may lie elsewhere next time.
 // Errors       What LibTorch throws comes back as kInternal; an error of a
@@ -43,7 +43,9 @@ struct GptCallbacks {
   std::function<absl::Status(const GradientArrival&)> on_gradient;
 };
 
-// Makes LibTorch and its BLAS compute on the calling thread alone.
+// Makes LibTorch and OpenBLAS compute on the thread that calls them, on every
+// thread of the process. Called while no thread computes: OpenBLAS' number
+// belongs to the process and is read by products under way.
 void UseOneThread();
 
 class GptModel {

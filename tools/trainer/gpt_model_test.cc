@@ -1,5 +1,7 @@
 #include "tools/trainer/gpt_model.h"
 
+#include <ATen/Parallel.h>
+#include <cblas.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +35,21 @@ std::unique_ptr<GptModel> TinyModel(GptCallbacks callbacks = {}) {
       GptModel::Create(kTiny, GptInitialValues(kTiny, 1), std::move(callbacks));
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
+}
+
+TEST(UseOneThreadTest, HoldsOnThreadsThatStartAfterwards) {
+  const auto counts_of_a_new_thread = [] {
+    std::pair<int, int> counts;
+    std::thread([&] {
+      counts = {at::get_num_threads(), openblas_get_num_threads()};
+    }).join();
+    return counts;
+  };
+  at::set_num_threads(2);
+  openblas_set_num_threads(2);
+  ASSERT_EQ(counts_of_a_new_thread(), std::pair(2, 2));
+  UseOneThread();
+  EXPECT_EQ(counts_of_a_new_thread(), std::pair(1, 1));
 }
 
 using Gradients = std::map<int32_t, std::vector<float>>;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -35,6 +36,60 @@ TEST(OutputFilesTest, CheckingKeepsAFileThatIsThere) {
   EXPECT_EQ(Read(path), "kept");
   ASSERT_TRUE(WriteFile("--report", path, "new").ok());
   EXPECT_EQ(Read(path), "new");
+}
+
+TEST(OutputFilesTest, CheckingALinkToNothingLeavesOnlyTheLink) {
+  const std::string target = absl::StrCat(::testing::TempDir(), "/unmade");
+  const std::string link = absl::StrCat(::testing::TempDir(), "/to_unmade");
+  std::filesystem::create_symlink(target, link);
+  EXPECT_TRUE(CheckWritable("--report", link).ok());
+  EXPECT_FALSE(std::filesystem::exists(target));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
+// Whether the two are found to be one file, in either order.
+bool Clash(const std::string& one, const std::string& other) {
+  const std::vector<NamedPath> there = {{"--a", one}, {"--b", other}};
+  const std::vector<NamedPath> back = {{"--a", other}, {"--b", one}};
+  const absl::Status status = CheckDistinct(there);
+  EXPECT_EQ(status, CheckDistinct(back).ok() ? absl::OkStatus() : status);
+  if (status.ok()) return false;
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("--a, --b: want different files"),
+            HasSubstr(absl::StrCat("\"", one, "\" and \"", other, "\""))));
+  return true;
+}
+
+TEST(CheckDistinctTest, OneFileIsFoundUnderWhateverNames) {
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), "/whatever_names");
+  std::filesystem::create_directories(folder);
+  const std::string file = absl::StrCat(folder, "/file");
+  ASSERT_TRUE(WriteFile("--a", file, "kept").ok());
+  std::filesystem::create_hard_link(file, absl::StrCat(folder, "/hard"));
+  std::filesystem::create_symlink("file", absl::StrCat(folder, "/soft"));
+  std::filesystem::create_symlink("none", absl::StrCat(folder, "/to_none"));
+  EXPECT_TRUE(Clash(file, file));
+  EXPECT_TRUE(Clash(file, absl::StrCat(folder, "/./file")));
+  EXPECT_TRUE(Clash(file, absl::StrCat(folder, "/hard")));
+  EXPECT_TRUE(Clash(file, absl::StrCat(folder, "/soft")));
+  EXPECT_TRUE(Clash("not_yet_made", "./not_yet_made"));
+  EXPECT_TRUE(
+      Clash(absl::StrCat(folder, "/none"), absl::StrCat(folder, "/x/../none")));
+  EXPECT_TRUE(
+      Clash(absl::StrCat(folder, "/none"), absl::StrCat(folder, "/to_none")));
+}
+
+TEST(CheckDistinctTest, DifferentFilesAndAbsentFlagsAreAccepted) {
+  EXPECT_FALSE(Clash("not_yet_made", "not_yet_made_either"));
+  EXPECT_FALSE(Clash("", ""));
+  EXPECT_FALSE(Clash("/no/such/folder/x", "/no/such/x"));
+  const std::vector<NamedPath> paths = {
+      {"--a", "x"}, {"--b", ""}, {"--c", "y"}, {"--d", "./x"}};
+  EXPECT_THAT(std::string(CheckDistinct(paths).message()),
+              HasSubstr("--a, --d"));
 }
 
 TEST(OutputFilesTest, AFolderThatIsAbsentIsNamedWithItsFlag) {

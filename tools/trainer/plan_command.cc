@@ -1,7 +1,5 @@
 #include "tools/trainer/plan_command.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -16,6 +14,7 @@
 #include "optimizer/plan.h"
 #include "optimizer/shapes/model_shapes.h"
 #include "tools/trainer/flags.h"
+#include "tools/trainer/plan_flags.h"
 #include "topology/host_map.h"
 #include "topology/mesh.h"
 
@@ -35,26 +34,22 @@ void AddFlags(PlanCommand& command, FlagTable& table) {
   table.AddText("mesh", "AXES", "axes of the ranks", &command.mesh);
   table.AddInteger("ranks-per-host", "ranks that share a host", 1, 1 << 20,
                    &command.ranks_per_host);
-  table.AddNumber("bucket-mib", "largest bucket, in MiB; 0: one parameter each",
-                  0, 1 << 20, &command.bucket_mib);
+  AddBucketFlag(table, &command.bucket_mib);
 }
 
-absl::StatusOr<std::string> ReportOf(const PlanCommand& command) {
+absl::StatusOr<std::string> ReportOf(const PlanCommand& command,
+                                     const Mesh& mesh) {
   const absl::StatusOr<std::vector<ParameterSpec>> specs =
       ModelParameters(command.model);
   if (!specs.ok()) return specs.status();
-  const absl::StatusOr<Mesh> mesh = Mesh::Parse(command.mesh);
-  if (!mesh.ok()) return mesh.status();
   std::vector<std::string> hosts;
-  for (int32_t rank = 0; rank < mesh->size(); ++rank) {
+  for (int32_t rank = 0; rank < mesh.size(); ++rank) {
     hosts.push_back(absl::StrCat("host", rank / command.ranks_per_host));
   }
-  constexpr double kMiB = 1 << 20;
   OptimizerOptions options;
-  options.plan.bucket_bytes_max = std::max<int64_t>(
-      1, static_cast<int64_t>(std::llround(command.bucket_mib * kMiB)));
+  options.plan.bucket_bytes_max = BucketBytesMax(command.bucket_mib);
   const absl::StatusOr<Plan> plan =
-      Plan::Create(*specs, *mesh, HostMap::FromHostIds(hosts), options);
+      Plan::Create(*specs, mesh, HostMap::FromHostIds(hosts), options);
   if (!plan.ok()) return plan.status();
   return plan->Report();
 }
@@ -75,7 +70,12 @@ int PlanMain(std::span<const absl::string_view> arguments, std::ostream& out,
         << table.Help();
     return 0;
   }
-  const absl::StatusOr<std::string> report = ReportOf(command);
+  const absl::StatusOr<Mesh> mesh = MeshOfFlag(command.mesh);
+  if (!mesh.ok()) {
+    errors << "plan: " << mesh.status().message() << "\n";
+    return 2;
+  }
+  const absl::StatusOr<std::string> report = ReportOf(command, *mesh);
   if (!report.ok()) {
     errors << "plan: " << report.status().message() << "\n";
     return 1;

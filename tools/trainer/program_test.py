@@ -9,18 +9,31 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-TRAIN, MUONSHARD, PLUGIN, PLUGIN_COPY = [os.path.abspath(p) for p in sys.argv[1:5]]
-TINY = ["--width=16", "--layers=2", "--heads=2", "--context=8", "--sequences=2",
-        "--steps=6", "--interval=2", "--ranks=3"]
+TRAIN, MUONSHARD, PLUGIN_COPY = [os.path.abspath(p) for p in sys.argv[1:4]]
+TINY = ["--width=8", "--layers=1", "--heads=2", "--context=8", "--sequences=2",
+        "--steps=4", "--interval=2", "--ranks=3"]
+
+
+def test_folder():
+    return tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
 
 
 class ProgramTest(unittest.TestCase):
+    """To start a program takes longer than to train, so tests share a run."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.data = os.path.join(test_folder(), "text")
+        with open(cls.data, "w") as file:
+            file.write("the quick brown fox jumps over the lazy dog\n" * 100)
+        cls.usual_folder = test_folder()
+        run = cls("run_program")
+        run.folder = cls.usual_folder
+        cls.usual = run.report("--verify", "--bucket-mib=0.002",
+                               "--trace=trace.json", "--plot=plot.svg")
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
-        self.data = self.path("text")
-        with open(self.data, "w") as file:
-            file.write("the quick brown fox jumps over the lazy dog\n" * 100)
+        self.folder = test_folder()
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -44,24 +57,30 @@ class ProgramTest(unittest.TestCase):
             return json.load(file)
 
     def test_report_has_what_is_promised(self):
-        report = self.report("--verify")
+        report = self.usual
         self.assertEqual(report["verify"]["max_abs_difference"], 0)
         self.assertLess(report["loss"]["held_out_last"], report["loss"]["held_out_first"])
-        self.assertEqual(len(report["loss"]["curve"]), 6)
+        self.assertEqual(len(report["loss"]["curve"]), 4)
         wire = report["wire_bytes"]
         self.assertEqual(wire["per_rank"], wire["bound_per_rank"])
         self.assertEqual(sum(wire["per_rank"]), wire["bound"])
         self.assertEqual(len(wire["per_rank"]), 3)
+        self.assertEqual(wire["total_per_rank"], [4 * b for b in wire["per_rank"]])
+        # Two all-reduces a step, which no rank does without sending.
+        for per_step, total in zip(wire["control_per_rank"], wire["control_total_per_rank"]):
+            self.assertGreater(per_step, 0)
+            self.assertEqual(4 * per_step, total)
         for name in "step_median", "newton_schulz", "exposed_communication":
             self.assertGreater(report["time_ms"][name], 0, name)
         self.assertGreaterEqual(report["plan"]["imbalance"], 1)
 
     def test_trace_shows_each_kind_of_work_on_each_rank(self):
-        path = self.path("trace.json")
-        self.train("--trace", path, "--bucket-mib=0.02")
-        with open(path) as file:
+        with open(os.path.join(self.usual_folder, "trace.json")) as file:
             events = json.load(file)["traceEvents"]
         shown = [e for e in events if e["ph"] == "X"]
+        processes = {e["pid"]: e["args"]["name"] for e in events
+                     if e["name"] == "process_name"}
+        self.assertEqual(processes, {r: f"rank {r}" for r in range(3)})
         for rank in range(3):
             names = {e["name"] for e in shown if e["pid"] == rank}
             self.assertTrue({"forward", "backward"} <= names)
@@ -72,8 +91,14 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(reduced, gathered)
             self.assertGreater(len(reduced), 1)
         rows = {(e["pid"], e["tid"]) for e in shown}
-        named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
-        self.assertEqual(rows, named)
+        for what in "thread_name", "thread_sort_index":
+            named = [(e["pid"], e["tid"]) for e in events
+                     if e["name"] == what and e["ph"] == "M"]
+            self.assertEqual(sorted(rows), sorted(named))
+        # Perfetto shows the row of this number first.
+        for e in shown:
+            in_program = e["name"] in ("forward", "backward", "finish and step")
+            self.assertEqual(e["tid"] == e["pid"], in_program, e)
         self.check_rows_do_not_overlap(shown)
 
     def check_rows_do_not_overlap(self, events):
@@ -85,27 +110,21 @@ class ProgramTest(unittest.TestCase):
             last_end[row] = e["ts"] + e["dur"]
 
     def test_plot_is_well_formed(self):
-        path = self.path("plot.svg")
-        self.train("--plot", path)
+        path = os.path.join(self.usual_folder, "plot.svg")
         root = xml.etree.ElementTree.parse(path).getroot()
         self.assertTrue(root.tag.endswith("svg"))
 
-    def test_same_seed_same_result_whatever_the_buckets(self):
-        first = self.report()["loss"]
-        again = self.report("--bucket-mib=0", "--overlap=off")["loss"]
-        self.assertEqual(first, again)
-        self.assertNotEqual(first, self.report("--seed=2")["loss"])
-
-    def test_plugin_is_swapped_by_path_and_by_environment(self):
-        usual = self.report("--plugin", PLUGIN)
-        by_path = self.report("--plugin", PLUGIN_COPY)
+    def test_same_seed_same_result_whatever_buckets_and_plugin(self):
+        by_path = self.report("--bucket-mib=0", "--overlap=off", "--plugin", PLUGIN_COPY)
         self.assertEqual(by_path["plugin_path"], PLUGIN_COPY)
-        self.assertEqual(by_path["loss"], usual["loss"])
-        by_name = self.report(environment={
+        self.assertEqual(by_path["loss"], self.usual["loss"])
+
+    def test_plugin_is_swapped_by_environment_and_the_seed_matters(self):
+        by_name = self.report("--seed=2", environment={
             "MUONSHARD_PLUGIN": "loopback_copy",
             "MUONSHARD_PLUGIN_PATH": os.path.dirname(PLUGIN_COPY)})
         self.assertEqual(by_name["plugin_path"], PLUGIN_COPY)
-        self.assertEqual(by_name["loss"], usual["loss"])
+        self.assertNotEqual(by_name["loss"], self.usual["loss"])
 
     def check_error(self, want, status, *arguments, program=TRAIN):
         done = self.run_program(*arguments, program=program)
@@ -115,42 +134,28 @@ class ProgramTest(unittest.TestCase):
     def test_wrong_input_is_one_clear_error(self):
         empty = self.path("empty")
         open(empty, "w").close()
-        self.check_error("--steps, ", 2, "--stepz=3")
-        self.check_error("[1, 64]", 2, "--ranks=65")
+        self.check_error('write --verify=off', 2, "--verify", "off")
         self.check_error("is empty", 1, "--data", empty)
-        self.check_error("no such file", 1, "--data", self.path("none"))
-        self.check_error("libmuonshard_nothing.so", 1, "--plugin=nothing")
         self.check_error(empty, 1, "--plugin", empty)
         done = self.run_program("--report=/no/such/folder/r.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/no/such/folder/r.json", done.stderr)
         self.assertEqual(done.stdout, "")
 
-    def test_help_lists_flags(self):
-        done = self.run_program("--help")
-        self.assertEqual(done.returncode, 0)
-        self.assertIn("--bucket-mib", done.stdout)
-
     def test_commands_of_the_one_program(self):
         done = self.run_program("train", *TINY, "--data", self.data, program=MUONSHARD)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("Held-out loss", done.stdout)
-        done = self.run_program("plugin", program=MUONSHARD)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("canonical: yes", done.stdout)
         done = self.run_program("plan", "--mesh=sharding=4", program=MUONSHARD)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("mbalance", done.stdout)
-        for command in "plan", "plugin":
-            done = self.run_program(command, "--help", program=MUONSHARD)
+        for word in "help", "-h":
+            done = self.run_program(word, program=MUONSHARD)
             self.assertEqual(done.returncode, 0)
-            self.check_error("unknown flag", 2, command, "--x=1", program=MUONSHARD)
-        done = self.run_program("help", program=MUONSHARD)
-        self.assertEqual(done.returncode, 0)
+            self.assertIn("plugin", done.stdout)
         self.check_error("want a command", 2, program=MUONSHARD)
         self.check_error("unknown command", 2, "fly", program=MUONSHARD)
-        self.check_error("no-such-model", 1, "plan", "--model=no-such-model", program=MUONSHARD)
-        self.check_error("nothing", 1, "plugin", "--plugin=nothing", program=MUONSHARD)
+        self.check_error("--mesh: ", 2, "plan", "--mesh=a=0", program=MUONSHARD)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,14 @@
 namespace muonshard {
 namespace {
 
-double PerStep(uint64_t bytes, const TrainResult& result) {
-  return static_cast<double>(bytes) /
-         static_cast<double>(std::max<size_t>(1, result.steps.size()));
-}
-
 void AppendBytes(const TrainResult& result, std::string& text) {
-  absl::StrAppend(&text,
-                  "Bytes sent per step   counted by plugin    bound of the "
-                  "plan    control\n");
+  absl::StrAppendFormat(&text, "%-20s %20s %20s %20s\n", "Bytes sent per step",
+                        "counted by plugin", "bound of the plan", "control");
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const RankBytes& bytes = result.ranks[rank];
-    absl::StrAppendFormat(&text, "  rank %-3d          %20.0f %20d %10.0f\n",
-                          rank, PerStep(bytes.bucket_bytes_sent, result),
+    // Whole numbers without a point; any other shows that steps differ.
+    absl::StrAppendFormat(&text, "  rank %-13d %20.15g %20d %20.15g\n", rank,
+                          PerStep(bytes.bucket_bytes_sent, result),
                           bytes.bucket_bytes_planned,
                           PerStep(bytes.control_bytes_sent, result));
   }
@@ -93,11 +88,7 @@ std::string Summary(const TrainOptions& options, const TrainResult& result) {
   }
   absl::StrAppend(&text, result.plan_report);
   if (text.back() != '\n') text += '\n';
-  absl::StrAppendFormat(
-      &text,
-      "\nImbalance: the heaviest rank has %.3f times the Newton-Schulz work "
-      "that whole matrices allow at least\n\n",
-      result.imbalance);
+  text += '\n';
   AppendBytes(result, text);
   AppendVerify(result, text);
   return text;

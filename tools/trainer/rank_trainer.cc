@@ -41,12 +41,12 @@ class RankTrainer {
   // Outlives the optimizer, whose last updates may still read its parameters.
   std::unique_ptr<GptModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
-  int64_t step_ = 0;  // From 1, of the backward under way.
+  OptimizerStatistics start_up_;  // What creation alone has sent.
+  int64_t step_ = 0;              // From 1, of the backward under way.
   double loss_sum_ = 0;
 };
 
 absl::StatusOr<RankResult> RankTrainer::Run() {
-  UseOneThread();
   absl::Status status = SetUp();
   if (status.ok()) status = TrainAll();
   if (status.ok()) return std::move(result_);
@@ -72,6 +72,9 @@ absl::Status RankTrainer::SetUp() {
                                run_.meter.SinkOf(rank_));
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = *std::move(optimizer);
+  const absl::StatusOr<OptimizerStatistics> start_up = optimizer_->Statistics();
+  if (!start_up.ok()) return start_up.status();
+  start_up_ = *start_up;
 
   GptCallbacks callbacks;
   callbacks.before_use = [this](int32_t parameter) {
@@ -234,7 +237,8 @@ absl::Status RankTrainer::Collect() {
   const Plan& plan = optimizer_->plan();
   const RankLoad& load = plan.rank_load[static_cast<size_t>(rank_)];
   result_.bytes = {
-      statistics->bucket_bytes_sent, statistics->control_bytes_sent,
+      statistics->bucket_bytes_sent - start_up_.bucket_bytes_sent,
+      statistics->control_bytes_sent - start_up_.control_bytes_sent,
       load.reduce_bytes + load.gather_bytes + load.replicate_bytes};
   result_.imbalance = plan.imbalance();
   result_.padding_fraction = plan.padding_fraction;

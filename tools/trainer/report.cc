@@ -1,9 +1,9 @@
 #include "tools/trainer/report.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tools/trainer/json_writer.h"
 
@@ -54,21 +54,25 @@ void WriteLoss(const TrainResult& result, JsonWriter& json) {
   json.EndObject();
 }
 
-// Every step sends the same bytes.
-int64_t PerStep(uint64_t bytes, const TrainResult& result) {
-  const size_t steps = std::max<size_t>(1, result.steps.size());
-  return static_cast<int64_t>(bytes / steps);
+// `count` of each rank, over all steps and of one.
+void WriteCounts(const TrainResult& result, absl::string_view prefix,
+                 uint64_t RankBytes::*count, JsonWriter& json) {
+  json.Key(absl::StrCat(prefix, "per_rank"));
+  json.BeginArray();
+  for (const RankBytes& rank : result.ranks) {
+    json.Number(PerStep(rank.*count, result));
+  }
+  json.EndArray();
+  json.Key(absl::StrCat(prefix, "total_per_rank"));
+  json.BeginArray();
+  for (const RankBytes& rank : result.ranks) json.Unsigned(rank.*count);
+  json.EndArray();
 }
 
 void WriteWireBytes(const TrainResult& result, JsonWriter& json) {
   json.Key("wire_bytes");
   json.BeginObject();
-  json.Key("per_rank");
-  json.BeginArray();
-  for (const RankBytes& rank : result.ranks) {
-    json.Integer(PerStep(rank.bucket_bytes_sent, result));
-  }
-  json.EndArray();
+  WriteCounts(result, "", &RankBytes::bucket_bytes_sent, json);
   int64_t bound = 0;
   json.Key("bound_per_rank");
   json.BeginArray();
@@ -78,12 +82,7 @@ void WriteWireBytes(const TrainResult& result, JsonWriter& json) {
   }
   json.EndArray();
   json.IntegerField("bound", bound);
-  json.Key("control_per_rank");
-  json.BeginArray();
-  for (const RankBytes& rank : result.ranks) {
-    json.Integer(PerStep(rank.control_bytes_sent, result));
-  }
-  json.EndArray();
+  WriteCounts(result, "control_", &RankBytes::control_bytes_sent, json);
   json.EndObject();
 }
 
@@ -124,6 +123,11 @@ StepTimes TimesOf(const std::vector<StepMeans>& steps) {
   }
   times.step_median_ms = Median(std::move(step_ms));
   return times;
+}
+
+double PerStep(uint64_t count, const TrainResult& result) {
+  return static_cast<double>(count) /
+         static_cast<double>(std::max<size_t>(1, result.steps.size()));
 }
 
 std::string ReportJson(const TrainOptions& options, const TrainResult& result) {

@@ -6,8 +6,12 @@
 //   time_ms.newton_schulz         mean over steps and ranks
 //   time_ms.exposed_communication mean over steps and ranks of the time in
 //                                 which a program waited for another rank
-//   wire_bytes.per_rank           payload bytes that each rank sent for buckets
-//                                 in one step, counted by the plugin
+//   wire_bytes.total_per_rank     payload bytes that each rank sent for buckets
+//                                 in all steps, counted by the plugin; without
+//                                 start-up
+//   wire_bytes.per_rank           the same of one step: the total over the
+//                                 steps, not rounded
+//   wire_bytes.control_*          the same for the control all-reduces
 //   wire_bytes.bound              what all ranks together must send in one step
 //                                 by the plan: the sum of `bound_per_rank`
 //   verify.max_abs_difference     null without --verify
@@ -15,6 +19,7 @@
 #ifndef TOOLS_TRAINER_REPORT_H_
 #define TOOLS_TRAINER_REPORT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +36,10 @@ struct StepTimes {
 };
 
 StepTimes TimesOf(const std::vector<StepMeans>& steps);
+
+// A count over the whole run as a share of each step. Not rounded to a whole
+// number, so that one that differs between steps shows.
+double PerStep(uint64_t count, const TrainResult& result);
 
 std::string ReportJson(const TrainOptions& options, const TrainResult& result);
 

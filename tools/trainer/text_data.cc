@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +14,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+absl::string_view KindOf(const fs::file_status& status) {
+  switch (status.type()) {
+    case fs::file_type::directory:
+      return "a folder";
+    case fs::file_type::character:
+    case fs::file_type::block:
+      return "a device";
+    case fs::file_type::fifo:
+      return "a pipe";
+    default:
+      return "something else";
+  }
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -22,13 +35,25 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat("data: no such file: \"", path, "\""));
   }
-  std::ifstream file(path, std::ios::binary);
-  if (status.type() == fs::file_type::directory || !file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data: want a file that can be read, got \"", path, "\""));
+  // A device may have no end.
+  if (status.type() != fs::file_type::regular) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data: want a regular file, got ", KindOf(status), ": \"", path, "\""));
   }
-  return std::string(std::istreambuf_iterator<char>(file),
-                     std::istreambuf_iterator<char>());
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::vector<char> block(size_t{1} << 16);
+  while (file) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+  }
+  // A file that did not open fails too, but only the end of one sets eof.
+  if (file.bad() || !file.eof()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data: want a file that can be read to its end, got \"",
+                     path, "\" and ", text.size(), " bytes of it"));
+  }
+  return text;
 }
 
 void AppendWindow(std::span<const uint8_t> text, size_t start, int64_t context,

@@ -9,8 +9,10 @@
 //            alone, so every rank and every run draws the same.
 // Threads    A TextData never changes once made.
 // Errors     kNotFound          no such file, or none of the default text
-//            kInvalidArgument   the file is empty, or too short for a window
-//                               in each part; says how many bytes are wanted
+//            kInvalidArgument   no regular file, one that cannot be read to
+//                               its end, an empty one, or one too short for a
+//                               window in each part; says how many bytes are
+//                               wanted
 
 #ifndef TOOLS_TRAINER_TEXT_DATA_H_
 #define TOOLS_TRAINER_TEXT_DATA_H_

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -114,9 +115,27 @@ TEST_F(TextDataTest, AMissingFileIsNamed) {
               AllOf(HasSubstr("no such file"), HasSubstr("none")));
 }
 
-TEST_F(TextDataTest, AFolderIsNotAFile) {
-  const auto data = TextData::FromFile(folder_.string(), 4);
+TEST_F(TextDataTest, WhatIsNoRegularFileIsRefusedUnread) {
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& [path, kind] :
+       {std::pair(folder_.string(), "a folder"),
+        std::pair(std::string("/dev/zero"), "a device"),
+        std::pair(pipe, "a pipe")}) {
+    const auto data = TextData::FromFile(path, 4);
+    EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(data.status().message()),
+                AllOf(HasSubstr("want a regular file, got "), HasSubstr(kind),
+                      HasSubstr(path)));
+  }
+}
+
+TEST_F(TextDataTest, AFileThatFailsWhileItIsReadIsAnError) {
+  // No memory is mapped at address 0, where a read of this file begins.
+  const auto data = TextData::FromFile("/proc/self/mem", 4);
   EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(data.status().message()),
+              HasSubstr("can be read to its end"));
 }
 
 TEST_F(TextDataTest, AnEmptyFileIsNamed) {

@@ -13,6 +13,10 @@
 namespace muonshard {
 namespace {
 
+// Perfetto takes a row whose tid is its pid for the main thread and shows it
+// first: the program's. No other row has the number of a rank.
+constexpr int64_t kTidOrigin = 1'000'000'000;
+
 // One row of the picture; rows of a rank are shown by `order`.
 struct Row {
   std::string name;
@@ -84,7 +88,7 @@ class TraceWriter {
     json_.NumberField("ts", absl::ToDoubleMicroseconds(begin - origin_));
     json_.NumberField("dur", absl::ToDoubleMicroseconds(end - begin));
     json_.IntegerField("pid", rank);
-    json_.IntegerField("tid", row.order);
+    json_.IntegerField("tid", TidOf(rank, row.order));
     json_.Key("args");
     json_.BeginObject();
     json_.IntegerField("step", step);
@@ -98,10 +102,11 @@ class TraceWriter {
       const auto [rank, order] = place;
       if (rank != named_rank) {
         Name("process_name", rank, 0, absl::StrCat("rank ", rank));
+        Sort("process_sort_index", rank, 0, rank);
         named_rank = rank;
       }
       Name("thread_name", rank, order, name);
-      SortRow(rank, order);
+      Sort("thread_sort_index", rank, order, order);
     }
     json_.NewLine();
     json_.EndArray();
@@ -110,13 +115,17 @@ class TraceWriter {
   }
 
  private:
+  static int64_t TidOf(int32_t rank, int64_t order) {
+    return order == 0 ? rank : kTidOrigin + order;
+  }
+
   void BeginMetadata(absl::string_view what, int32_t rank, int64_t order) {
     json_.NewLine();
     json_.BeginObject();
     json_.TextField("name", what);
     json_.TextField("ph", "M");
     json_.IntegerField("pid", rank);
-    json_.IntegerField("tid", order);
+    json_.IntegerField("tid", TidOf(rank, order));
     json_.Key("args");
     json_.BeginObject();
   }
@@ -133,9 +142,10 @@ class TraceWriter {
     EndMetadata();
   }
 
-  void SortRow(int32_t rank, int64_t order) {
-    BeginMetadata("thread_sort_index", rank, order);
-    json_.IntegerField("sort_index", order);
+  void Sort(absl::string_view what, int32_t rank, int64_t order,
+            int64_t index) {
+    BeginMetadata(what, rank, order);
+    json_.IntegerField("sort_index", index);
     EndMetadata();
   }
 

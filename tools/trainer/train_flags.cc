@@ -1,20 +1,19 @@
 #include "tools/trainer/train_flags.h"
 
+#include <array>
 #include <cstdint>
-#include <limits>
-#include <set>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tools/trainer/flags.h"
+#include "tools/trainer/output_files.h"
+#include "tools/trainer/plan_flags.h"
 #include "topology/mesh.h"
 
 namespace muonshard {
 namespace {
 
 constexpr int32_t kRanksMax = 64;
-constexpr double kBucketMibMax = 1 << 20;
 
 void AddRunFlags(TrainOptions& options, int32_t& rule, FlagTable& table) {
   table.AddText("plugin", "NAME|PATH",
@@ -32,8 +31,7 @@ void AddRunFlags(TrainOptions& options, int32_t& rule, FlagTable& table) {
                    &options.steps);
   table.AddInteger("micro-batches", "backwards in one step", 1, 64,
                    &options.micro_batches);
-  table.AddNumber("bucket-mib", "largest bucket, in MiB; 0: one parameter each",
-                  0, kBucketMibMax, &options.bucket_mib);
+  AddBucketFlag(table, &options.bucket_mib);
   table.AddSwitch("overlap", "reduce during backward, gather during forward",
                   &options.overlap);
   table.AddChoice("rule", "update rule of the hidden matrices",
@@ -75,15 +73,11 @@ void AddOutputAndModelFlags(TrainOptions& options, FlagTable& table) {
 }
 
 absl::Status CheckPaths(const TrainOptions& options) {
-  std::set<std::string> seen;
-  for (const std::string& path :
-       {options.report_path, options.trace_path, options.plot_path}) {
-    if (path.empty() || seen.insert(path).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--report, --trace, --plot: want different files, got \"",
-                     path, "\" twice"));
-  }
-  return absl::OkStatus();
+  const std::array<NamedPath, 4> paths = {{{"--data", options.data_path},
+                                           {"--report", options.report_path},
+                                           {"--trace", options.trace_path},
+                                           {"--plot", options.plot_path}}};
+  return CheckDistinct(paths);
 }
 
 // Fills in what follows from the other: ranks from the mesh, or the mesh from
@@ -93,11 +87,8 @@ absl::Status SettleMesh(bool ranks_given, TrainOptions& options) {
     options.mesh = absl::StrCat("sharding=", options.ranks);
     return absl::OkStatus();
   }
-  const absl::StatusOr<Mesh> mesh = Mesh::Parse(options.mesh);
-  if (!mesh.ok()) {
-    return absl::Status(mesh.status().code(),
-                        absl::StrCat("--mesh: ", mesh.status().message()));
-  }
+  const absl::StatusOr<Mesh> mesh = MeshOfFlag(options.mesh);
+  if (!mesh.ok()) return mesh.status();
   if (!ranks_given) options.ranks = mesh->size();
   if (mesh->size() == options.ranks && options.ranks <= kRanksMax) {
     return absl::OkStatus();

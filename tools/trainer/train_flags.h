@@ -1,8 +1,8 @@
 // The flags of the training program.
 //
 // Errors       kInvalidArgument, as FlagTable's; also a mesh that is wrong or
-//              has another size than --ranks, one path for two outputs, and a
-//              model shape that is refused.
+//              has another size than --ranks, one file for two of data and
+//              outputs, and a model shape that is refused.
 
 #ifndef TOOLS_TRAINER_TRAIN_FLAGS_H_
 #define TOOLS_TRAINER_TRAIN_FLAGS_H_

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace muonshard {
@@ -90,7 +91,8 @@ TEST(TrainFlagsTest, AMeshOfAnotherSizeThanTheRanksIsRefused) {
 TEST(TrainFlagsTest, ValuesOutOfRangeAreRefused) {
   EXPECT_THAT(Error({"--ranks=0"}), HasSubstr("[1, 64]"));
   EXPECT_THAT(Error({"--steps=0"}), HasSubstr("--steps"));
-  EXPECT_THAT(Error({"--bucket-mib=-1"}), HasSubstr("--bucket-mib"));
+  EXPECT_THAT(Error({"--bucket-mib=-1"}),
+              HasSubstr("--bucket-mib: want a number in [0, 1048576]"));
   EXPECT_THAT(Error({"--lr=0"}), HasSubstr("--lr"));
   EXPECT_THAT(Error({"--lr=nan"}), HasSubstr("--lr"));
   EXPECT_THAT(Error({"--clip=inf"}), HasSubstr("--clip"));
@@ -98,9 +100,21 @@ TEST(TrainFlagsTest, ValuesOutOfRangeAreRefused) {
   EXPECT_THAT(Error({"--heads=3"}), HasSubstr("multiple of 3 heads"));
 }
 
-TEST(TrainFlagsTest, OnePathForTwoOutputsIsRefused) {
-  EXPECT_THAT(Error({"--report=x", "--plot=x"}),
-              HasSubstr("want different files, got \"x\" twice"));
+TEST(TrainFlagsTest, AnOutputThatIsAnotherOutputOrTheDataIsRefused) {
+  const std::vector<absl::string_view> flags = {"--data", "--report", "--trace",
+                                                "--plot"};
+  for (size_t i = 0; i < flags.size(); ++i) {
+    for (size_t j = i + 1; j < flags.size(); ++j) {
+      EXPECT_THAT(Error({flags[j], "./x", flags[i], "x"}),
+                  HasSubstr(absl::StrCat(flags[i], ", ", flags[j],
+                                         ": want different files")));
+    }
+  }
+}
+
+TEST(TrainFlagsTest, AnEmptyPathIsRefused) {
+  EXPECT_THAT(Error({"--data="}), HasSubstr("--data: want FILE, got"));
+  EXPECT_THAT(Error({"--plot", ""}), HasSubstr("--plot: want FILE.svg, got"));
 }
 
 TEST(TrainFlagsTest, HelpListsTheFlagsWithTheirDefaults) {

@@ -9,6 +9,22 @@
 
 namespace muonshard {
 
+int RunTraining(const TrainOptions& options, std::ostream& out,
+                std::ostream& errors) {
+  const absl::StatusOr<TrainResult> result = Train(
+      options, [&out](const std::string& text) { out << text << std::flush; });
+  if (!result.ok()) {
+    errors << "train: " << result.status().message() << "\n";
+    return 1;
+  }
+  if (result->verify_different_count != 0) {
+    errors << "train: verify: " << result->verify_different_count
+           << " elements differ in their bits from the unsharded optimizer's\n";
+    return 1;
+  }
+  return 0;
+}
+
 int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
               std::ostream& errors) {
   const absl::StatusOr<TrainCommand> command = ParseTrainFlags(arguments);
@@ -20,14 +36,7 @@ int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
     out << TrainHelp();
     return 0;
   }
-  const absl::StatusOr<TrainResult> result =
-      Train(command->options,
-            [&out](const std::string& text) { out << text << std::flush; });
-  if (!result.ok()) {
-    errors << "train: " << result.status().message() << "\n";
-    return 1;
-  }
-  return 0;
+  return RunTraining(command->options, out, errors);
 }
 
 }  // namespace muonshard

@@ -7,11 +7,18 @@
 #include <span>
 
 #include "absl/strings/string_view.h"
+#include "tools/trainer/train_options.h"
 
 namespace muonshard {
 
-// `arguments` without the program's name. Returns 0 on success; 2 after wrong
-// flags and 1 after any other error, which is one line on `errors`.
+// Trains and writes the output files. Returns 0 on success and 1 after an
+// error, which is one line on `errors`. Bits that --verify finds to differ are
+// an error too, once the files are written.
+int RunTraining(const TrainOptions& options, std::ostream& out,
+                std::ostream& errors);
+
+// `arguments` without the program's name. Returns 2 after wrong flags, which
+// are one line on `errors`, else as RunTraining.
 int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
               std::ostream& errors);
 

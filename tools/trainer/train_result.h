@@ -12,11 +12,13 @@
 
 namespace muonshard {
 
-// One rank's bytes, over the whole run.
+// One rank's bytes.
 struct RankBytes {
-  uint64_t bucket_bytes_sent = 0;  // Counted by the plugin.
+  // Of all steps, without start-up, counted by the plugin.
+  uint64_t bucket_bytes_sent = 0;
   uint64_t control_bytes_sent = 0;
-  int64_t bucket_bytes_planned = 0;  // By the formula of the plan.
+  // Of one step, by the formula of the plan.
+  int64_t bucket_bytes_planned = 0;
 };
 
 struct TrainResult {

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "collectives/runtime/threads_runtime.h"
+#include "tools/trainer/gpt_model.h"
 #include "tools/trainer/output_files.h"
+#include "tools/trainer/plan_flags.h"
 #include "tools/trainer/plot.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/rank_trainer.h"
@@ -163,12 +165,10 @@ absl::Status WriteOutputs(const TrainOptions& options, const StepMeter& meter,
 }  // namespace
 
 OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
-  constexpr double kMiB = 1 << 20;
   OptimizerOptions result;
   result.muon.learning_rate = options.muon_learning_rate;
   result.adamw.learning_rate = options.adamw_learning_rate;
-  result.plan.bucket_bytes_max = std::max<int64_t>(
-      1, static_cast<int64_t>(std::llround(options.bucket_mib * kMiB)));
+  result.plan.bucket_bytes_max = BucketBytesMax(options.bucket_mib);
   result.overlap = options.overlap;
   return result;
 }
@@ -183,6 +183,9 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
   if (absl::Status s = mesh->CheckSize(options.ranks); !s.ok()) return s;
   if (absl::Status s = Validate(options.shape); !s.ok()) return s;
 
+  // Ranks are the parallelism, and the number of threads changes the bits of a
+  // product. Set here, before any task computes.
+  UseOneThread();
   const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
   // Outlives the plugin, whose tasks report to it.
   StepMeter meter(*runtime, options.ranks, options.steps,

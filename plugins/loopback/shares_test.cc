@@ -1,4 +1,4 @@
-#include "plugins/loopback/parts.h"
+#include "plugins/loopback/shares.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<const Call*> Pointers(const std::vector<Call>& calls) {
   return pointers;
 }
 
-TEST(PartsTest, SharesCoverAllElementsOnceAndDifferByOne) {
+TEST(SharesTest, EvenSharesCoverAllElementsOnceAndDifferByOne) {
   for (uint64_t count = 0; count < 40; ++count) {
     for (uint64_t shares = 1; shares < 9; ++shares) {
       uint64_t next = 0;
@@ -46,7 +46,7 @@ TEST(PartsTest, SharesCoverAllElementsOnceAndDifferByOne) {
   }
 }
 
-TEST(PartsTest, InPlaceTheOrderOfPartsWithinAPhaseDoesNotMatter) {
+TEST(SharesTest, InPlaceTheOrderOfSharesWithinAPhaseDoesNotMatter) {
   constexpr size_t kRanks = 4;
   constexpr size_t kCount = 10;
   std::vector<int32_t> order(kRanks);
@@ -62,7 +62,7 @@ TEST(PartsTest, InPlaceTheOrderOfPartsWithinAPhaseDoesNotMatter) {
     const auto pointers = Pointers(calls);
     ASSERT_EQ(PhaseCount(MUONSHARD_ALL_REDUCE), 2);
     for (int32_t phase = 0; phase < 2; ++phase) {
-      for (const int32_t part : order) RunPart(pointers, phase, part, kGoOn);
+      for (const int32_t share : order) RunShare(pointers, phase, share, kGoOn);
     }
     for (const std::vector<int32_t>& buffer : buffers) {
       EXPECT_EQ(buffer, std::vector<int32_t>(kCount, 1 + 2 + 3 + 4));
@@ -70,12 +70,12 @@ TEST(PartsTest, InPlaceTheOrderOfPartsWithinAPhaseDoesNotMatter) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST(PartsTest, APartThatIsToldToStopLeavesTheRest) {
+TEST(SharesTest, AShareThatIsToldToStopLeavesTheRest) {
   std::vector<int32_t> in(3, 7);
   std::vector<int32_t> out(3, 0);
   const std::vector<Call> calls = {I32Call(MUONSHARD_ALL_REDUCE, in, out)};
   const std::atomic<bool> stop{true};
-  RunPart(Pointers(calls), 0, 0, stop);
+  RunShare(Pointers(calls), 0, 0, stop);
   EXPECT_EQ(out, std::vector<int32_t>(3, 0));
 }
 
@@ -103,7 +103,7 @@ std::vector<uint64_t> SentBy(uint32_t kind,
   return sent;
 }
 
-TEST(PartsTest, SegmentsAreCountedByTheDirectAlgorithm) {
+TEST(SharesTest, SegmentsAreCountedByTheDirectAlgorithm) {
   constexpr uint64_t kBytes = 2;  // Of a bf16.
   for (const std::vector<uint64_t>& counts :
        {std::vector<uint64_t>{5, 5, 5}, {0, 7, 1}, {4}, {0, 0}}) {
@@ -119,7 +119,7 @@ TEST(PartsTest, SegmentsAreCountedByTheDirectAlgorithm) {
   }
 }
 
-TEST(PartsTest, AllReduceIsCountedAsItsTwoHalves) {
+TEST(SharesTest, AllReduceIsCountedAsItsTwoHalves) {
   // Shares of 10 over 4 are 3, 3, 2, 2: to rank i go its share of the
   // contributions and the own share of the result.
   std::vector<int32_t> buffer(10);
@@ -130,7 +130,7 @@ TEST(PartsTest, AllReduceIsCountedAsItsTwoHalves) {
             (std::vector<uint64_t>{4 * (3 + 2), 4 * (3 + 2), 4 * (2 + 2), 0}));
 }
 
-TEST(PartsTest, RootedKindsAndMessagesCountWhatTheyMove) {
+TEST(SharesTest, RootedKindsAndMessagesCountWhatTheyMove) {
   std::vector<int32_t> buffer(10);
   std::vector<uint64_t> sent_to(3);
   Call call = I32Call(MUONSHARD_REDUCE, buffer, buffer);

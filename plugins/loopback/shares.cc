@@ -1,4 +1,4 @@
-#include "plugins/loopback/parts.h"
+#include "plugins/loopback/shares.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,28 +13,28 @@ namespace {
 // Between looks at `stop`: about a tenth of a millisecond.
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
-class PartRunner {
+class ShareRunner {
  public:
-  PartRunner(std::span<const Call* const> calls, size_t part,
-             const std::atomic<bool>& stop)
-      : calls_(calls), part_(part), stop_(stop), width_(calls[0]->width()) {}
+  ShareRunner(std::span<const Call* const> calls, size_t index,
+              const std::atomic<bool>& stop)
+      : calls_(calls), index_(index), stop_(stop), width_(calls[0]->width()) {}
 
   void AllReduceFold() const {
-    const Segment share = Share(part_);
+    const Segment share = EvenShareOf(index_);
     Fold(share, share.first, At(own().out, share.first));
   }
 
   void AllReduceCopy() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      const Segment share = Share(rank);
+      const Segment share = EvenShareOf(rank);
       Copy(At(calls_[rank]->out, share.first), share.count,
            At(own().out, share.first));
     }
   }
 
-  // Each rank folds a share straight into the root's output.
+  // Each rank folds its share straight into the root's output.
   void Reduce() const {
-    const Segment share = Share(part_);
+    const Segment share = EvenShareOf(index_);
     const Call& root = *calls_[static_cast<size_t>(own().root)];
     Fold(share, share.first, At(root.out, share.first));
   }
@@ -44,7 +44,7 @@ class PartRunner {
     Copy(root.in, own().out_count, own().out);
   }
 
-  void ReduceScatter() const { Fold(own().in_segments[part_], 0, own().out); }
+  void ReduceScatter() const { Fold(own().in_segments[index_], 0, own().out); }
 
   void AllGather() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
@@ -56,7 +56,7 @@ class PartRunner {
   void AllToAll() const {
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
       const Segment& to = own().out_segments[rank];
-      Copy(At(calls_[rank]->in, calls_[rank]->in_segments[part_].first),
+      Copy(At(calls_[rank]->in, calls_[rank]->in_segments[index_].first),
            to.count, At(own().out, to.first));
     }
   }
@@ -66,9 +66,9 @@ class PartRunner {
   }
 
  private:
-  const Call& own() const { return *calls_[part_]; }
+  const Call& own() const { return *calls_[index_]; }
 
-  Segment Share(size_t index) const {
+  Segment EvenShareOf(size_t index) const {
     return EvenShare(own().in_count, calls_.size(), index);
   }
 
@@ -88,7 +88,7 @@ class PartRunner {
          done += chunk_count) {
       for (size_t rank = 0; rank < calls_.size(); ++rank) {
         const uint64_t from =
-            scattered ? calls_[rank]->in_segments[part_].first : first;
+            scattered ? calls_[rank]->in_segments[index_].first : first;
         inputs[rank] = At(calls_[rank]->in, from + done);
       }
       loopback::Reduce(own().reduction, inputs,
@@ -106,7 +106,7 @@ class PartRunner {
   }
 
   const std::span<const Call* const> calls_;
-  const size_t part_;
+  const size_t index_;
   const std::atomic<bool>& stop_;
   const size_t width_;
 };
@@ -118,9 +118,9 @@ int32_t PhaseCount(uint32_t kind) {
   return kind == MUONSHARD_ALL_REDUCE ? 2 : 1;
 }
 
-void RunPart(std::span<const Call* const> calls, int32_t phase, int32_t part,
-             const std::atomic<bool>& stop) {
-  const PartRunner runner(calls, static_cast<size_t>(part), stop);
+void RunShare(std::span<const Call* const> calls, int32_t phase, int32_t share,
+              const std::atomic<bool>& stop) {
+  const ShareRunner runner(calls, static_cast<size_t>(share), stop);
   switch (calls[0]->kind) {
     case MUONSHARD_ALL_REDUCE:
       return phase == 0 ? runner.AllReduceFold() : runner.AllReduceCopy();
@@ -136,7 +136,7 @@ void RunPart(std::span<const Call* const> calls, int32_t phase, int32_t part,
       return runner.AllToAll();
     case MUONSHARD_SEND:
       return runner.Message();
-    default:  // A barrier has no parts.
+    default:  // A barrier has no shares.
       return;
   }
 }
