@@ -174,16 +174,16 @@ void Reducer::LaunchFull() {
   while (next_launch_ < buckets_.size() &&
          buckets_[next_launch_].missing == 0) {
     const auto bucket = static_cast<int32_t>(next_launch_++);
-    absl::Status launched = Launch(bucket);
-    if (launched.ok()) continue;
-    // A level that was launched holds the buffers until it ends, which it does
-    // once its group is broken.
-    groups_.shards(plan_.buckets[static_cast<size_t>(bucket)].bucket_class)
-        .Abort(launched);
-    EventSource failed(runtime_);
-    failed.Complete(std::move(launched));
-    compute_.WaitFor(buckets_[static_cast<size_t>(bucket)].work.event());
-    EnqueueSummary(bucket, failed.event());
+    const absl::Status launched = Launch(bucket);
+    if (!launched.ok()) {
+      // The other ranks must not wait for what will not come, and a level that
+      // was launched holds the buffers until its group is broken.
+      const int32_t bucket_class =
+          plan_.buckets[static_cast<size_t>(bucket)].bucket_class;
+      groups_.shards(bucket_class).Abort(launched);
+      groups_.replicas(bucket_class).Abort(launched);
+    }
+    EnqueueSummary(bucket, launched);
   }
 }
 
@@ -201,9 +201,9 @@ absl::Status Reducer::Launch(int32_t bucket) {
                                              " of step ", step_),
                        .deadline = deadline};
   };
-  // Kept at every level, since the bucket is in use from the first on.
-  Work& work = buckets_[static_cast<size_t>(bucket)].work;
-  work = Work();
+  // Each level holds the bucket until it ends, however the others end.
+  std::vector<Work>& levels = buckets_[static_cast<size_t>(bucket)].levels;
+  levels.clear();
   if (bucket_class.group_size > 1 || scales.shards != 1) {
     std::vector<int64_t> counts;
     for (const Segment& segment : layout.segments) {
@@ -216,27 +216,32 @@ absl::Status Reducer::Launch(int32_t bucket) {
                             Reduction::ScaledSum(scales.shards),
                             call("reduction"));
     if (!reduced.ok()) return reduced.status();
-    work = *std::move(reduced);
+    levels.push_back(*std::move(reduced));
   }
   if (bucket_class.replica_size > 1) {
     CallOptions options = call("reduction over replicas");
-    options.ready.push_back(work.event());
+    if (!levels.empty()) options.ready.push_back(levels.back().event());
     const MutableBuffer own = buffers_.own_gradients(bucket);
     absl::StatusOr<Work> reduced =
         groups_.replicas(layout.bucket_class)
             .AllReduce(AsConst(own), own, Reduction::ScaledSum(scales.replicas),
                        std::move(options));
     if (!reduced.ok()) return reduced.status();
-    work = *std::move(reduced);
+    levels.push_back(*std::move(reduced));
   }
-  spans_.RecordUntilDone(work, SpanKind::kReduction, step_, bucket, begin);
-  EnqueueSummary(bucket, work.event());
+  if (!levels.empty()) {
+    spans_.RecordUntilDone(levels.back(), SpanKind::kReduction, step_, bucket,
+                           begin);
+  }
   return absl::OkStatus();
 }
 
-void Reducer::EnqueueSummary(int32_t bucket, const Event& reduced) {
-  compute_.WaitFor(reduced);
-  compute_.Enqueue([this, bucket](absl::Status upstream) {
+void Reducer::EnqueueSummary(int32_t bucket, const absl::Status& launched) {
+  for (const Work& level : buckets_[static_cast<size_t>(bucket)].levels) {
+    compute_.WaitFor(level.event());
+  }
+  compute_.Enqueue([this, bucket, launched](absl::Status upstream) {
+    if (upstream.ok()) upstream = launched;
     if (upstream.ok()) {
       Summarize(bucket);
     } else if (summary_.failure.ok()) {
@@ -262,7 +267,9 @@ void Reducer::Summarize(int32_t bucket) {
 std::vector<Work> Reducer::works() const {
   MutexLock lock(*mutex_);
   std::vector<Work> works;
-  for (const BucketState& bucket : buckets_) works.push_back(bucket.work);
+  for (const BucketState& bucket : buckets_) {
+    works.insert(works.end(), bucket.levels.begin(), bucket.levels.end());
+  }
   return works;
 }
 

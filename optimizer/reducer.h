@@ -24,11 +24,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "collectives/runtime/event.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/stream.h"
 #include "collectives/work.h"
@@ -73,7 +73,7 @@ class Reducer {
   }
   const ReductionSummary& summary() const { return summary_; }
 
-  // The last level of each bucket's reduction, as far as they are launched.
+  // All levels of the buckets' reductions, as far as they are launched.
   std::vector<Work> works() const;
 
   int64_t view_misses() const { return view_misses_; }
@@ -82,7 +82,7 @@ class Reducer {
   struct BucketState {
     int32_t missing = 0;  // Parameters that have not checked in for the last
                           // time.
-    Work work;            // Its last level's.
+    std::vector<Work> levels;  // Of its reduction, as far as launched.
   };
 
   void Fill(int32_t parameter, const void* data, DataType dtype, bool first);
@@ -90,7 +90,7 @@ class Reducer {
   // The next three hold mutex_.
   void LaunchFull();
   absl::Status Launch(int32_t bucket);
-  void EnqueueSummary(int32_t bucket, const Event& reduced);
+  void EnqueueSummary(int32_t bucket, const absl::Status& launched);
   void Summarize(int32_t bucket);
 
   Runtime& runtime_;
