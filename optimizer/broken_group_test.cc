@@ -125,6 +125,9 @@ TEST_P(BrokenGroupTest, AFailedControlReadsAsSkipAndNamesTheCause) {
         EXPECT_THAT(rig->optimizer->Synchronize(),
                     StatusIs(absl::StatusCode::kAborted, "operator said stop"));
         EXPECT_TRUE(rig->parameters == before);
+        EXPECT_THAT(rig->optimizer->BeginStep(1),
+                    StatusIs(absl::StatusCode::kFailedPrecondition,
+                             "want a new group and a new optimizer"));
         return absl::OkStatus();
       });
   EXPECT_THAT(run.results, Each(IsOk()));

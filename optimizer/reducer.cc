@@ -50,6 +50,7 @@ Reducer::Reducer(Runtime& runtime, const OptimizerOptions& options,
       compute_(compute),
       spans_(spans),
       mutex_(runtime.NewMutex()),
+      filled_(runtime.NewCondition()),
       ledger_(plan_.specs),
       buckets_(plan_.buckets.size()) {}
 
@@ -101,6 +102,7 @@ absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
     turn = *counted;
     const void* view = View(parameter);
     if (view != nullptr && data != view) ++view_misses_;
+    ++filling_;
   }
   // Who may check in less often than declared may have just done so for the
   // last time.
@@ -108,10 +110,12 @@ absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
       spec.check_ins == CheckIns::kAtMost) {
     Fill(parameter, data, dtype, turn.first);
   }
-  if (!turn.last) return absl::OkStatus();
   MutexLock lock(*mutex_);
-  --buckets_[bucket].missing;
-  if (options_.overlap) LaunchFull();
+  if (turn.last) {
+    --buckets_[bucket].missing;
+    if (options_.overlap) LaunchFull();
+  }
+  if (--filling_ == 0) filled_->NotifyAll();
   return absl::OkStatus();
 }
 
@@ -161,6 +165,8 @@ absl::Status Reducer::Finish() {
     return absl::FailedPreconditionError("Finish: want BeginStep before it");
   }
   open_ = false;
+  // What was counted is part of the step. A copy takes no other task's help.
+  while (filling_ > 0) filled_->Wait(*mutex_, absl::InfiniteFuture());
   absent_ = ledger_.End();
   for (size_t p = 0; p < absent_.size(); ++p) {
     if (absent_[p]) Clear(static_cast<int32_t>(p));
@@ -262,6 +268,11 @@ void Reducer::Summarize(int32_t bucket) {
         AddSquares(type, buffers_.gradient_of(bucket, piece), piece.count,
                    summary_.squared_norm);
   }
+}
+
+int64_t Reducer::view_misses() const {
+  MutexLock lock(*mutex_);
+  return view_misses_;
 }
 
 std::vector<Work> Reducer::works() const {

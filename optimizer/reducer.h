@@ -76,7 +76,7 @@ class Reducer {
   // All levels of the buckets' reductions, as far as they are launched.
   std::vector<Work> works() const;
 
-  int64_t view_misses() const { return view_misses_; }
+  int64_t view_misses() const;
 
  private:
   struct BucketState {
@@ -101,12 +101,14 @@ class Reducer {
   Stream& compute_;
   SpanRecorder& spans_;
   const std::unique_ptr<Mutex> mutex_;
+  const std::unique_ptr<Condition> filled_;
   // Guarded by mutex_ from here on, but for summary_.
   CheckInLedger ledger_;
   std::vector<BucketState> buckets_;
   int64_t step_ = 0;
   size_t next_launch_ = 0;  // In launch order.
   bool open_ = false;       // Between Begin and Finish.
+  int32_t filling_ = 0;     // Check-ins that were counted and are under way.
   std::vector<bool> absent_;
   int64_t view_misses_ = 0;
   ReductionSummary summary_;

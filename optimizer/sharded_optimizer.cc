@@ -148,13 +148,19 @@ absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (!updater_.pending(static_cast<int32_t>(b))) continue;
     return absl::Status(
-        waited.code(),
+        waited.ok() ? absl::StatusCode::kInternal : waited.code(),
         absl::StrCat("BeginStep: the parameters of bucket ", b, " of step ",
                      step_, " did not come, so this optimizer cannot go on: ",
                      waited.message()));
   }
   if (told_step_ < taken_step_) {
     if (absl::Status s = Outcome().status(); !s.ok()) return s;
+  }
+  if (updater_.control_failed()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "BeginStep: the control all-reduce of step ", step_,
+        " failed, so other ranks may have decided otherwise; want a new group "
+        "and a new optimizer"));
   }
   ++step_;
   reducer_.Begin(step_, micro_batches);
@@ -206,10 +212,11 @@ absl::StatusOr<StepOutcome> ShardedOptimizerImpl::Outcome() {
   if (taken_step_ == 0) {
     return absl::FailedPreconditionError("Outcome: want a Step before it");
   }
-  absl::StatusOr<StepOutcome> outcome =
-      Exposed([&] { return updater_.Outcome(Deadline()); });
-  if (updater_.decided()) told_step_ = taken_step_;
-  return outcome;
+  const Updater::Answer answer =
+      Exposed([&] { return updater_.AwaitOutcome(Deadline()); });
+  if (answer.decided) told_step_ = taken_step_;
+  if (!answer.status.ok()) return answer.status;
+  return answer.outcome;
 }
 
 absl::Status ShardedOptimizerImpl::WaitForParameters(int32_t p) {

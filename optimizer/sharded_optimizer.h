@@ -15,7 +15,8 @@
 //              same micro-batches and options. The order of gradients, and
 //              which exist, may differ; collectives never depend on it.
 // Threads      `GradientReady`, `GradientView` and `WaitForParameters` from any
-//              task, the rest from the program alone.
+//              task, the rest from the program alone. Finish waits for the
+//              GradientReady that have begun.
 // Memory       Parameters are the caller's, bound once; they are read while an
 //              update runs and written only inside WaitForParameters and
 //              Synchronize. Gradients are borrowed for the call. State and
@@ -29,9 +30,10 @@
 //              parameter and comes on every rank, from whatever waits for the
 //              step; one that neither Outcome nor Synchronize has returned is
 //              returned, once, by the next BeginStep.
-//              If a gather fails after that, or the control all-reduce on some
-//              ranks only, ranks may differ: every later BeginStep fails, and
-//              recovery is a new group and a new optimizer.
+//              A failed collective breaks its group, and no later step of this
+//              optimizer succeeds. If that was a gather or the control
+//              all-reduce, ranks may differ, and BeginStep itself refuses.
+//              Recovery is a new group and a new optimizer.
 
 #ifndef OPTIMIZER_SHARDED_OPTIMIZER_H_
 #define OPTIMIZER_SHARDED_OPTIMIZER_H_

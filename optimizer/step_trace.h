@@ -28,7 +28,8 @@ struct StepSpan {
   absl::Duration newton_schulz = absl::ZeroDuration();
 };
 
-// Called from any task, also from several at once; must not block.
+// Called from any task, also from several at once; must not block,
+// nor call the optimizer.
 using StepTraceSink = std::function<void(const StepSpan&)>;
 
 }  // namespace muonshard

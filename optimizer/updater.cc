@@ -70,6 +70,7 @@ void Updater::Step(int64_t step, int32_t micro_batches,
     return upstream;
   });
   const absl::Status posted = PostControl(*record, compute_.Record(), deadline);
+  if (!posted.ok()) world_.Abort(posted);
   for (const Work& work : record->control_works) {
     compute_.WaitFor(work.event());
   }
@@ -87,6 +88,11 @@ void Updater::Step(int64_t step, int32_t micro_batches,
     const Event updated = compute_.Record();
     for (const int32_t bucket : plan_.parts[i].buckets) {
       absl::StatusOr<Work> gather = PostGather(bucket, step, updated, deadline);
+      if (!gather.ok()) {
+        // The other ranks must not wait for what will not come.
+        const Bucket& layout = plan_.buckets[static_cast<size_t>(bucket)];
+        groups_.shards(layout.bucket_class).Abort(gather.status());
+      }
       BucketState& state = buckets_[static_cast<size_t>(bucket)];
       MutexLock lock(*state.mutex);
       state.record = record;
@@ -140,6 +146,7 @@ void Updater::Decide(Record& record, absl::Status upstream) {
     decision =
         control_vector_.Decide(record.control, record.sums, record.least);
   } else {
+    record.control_failed = true;
     decision.status = absl::Status(
         upstream.code(), absl::StrCat("step ", record.control.step,
                                       " was not taken: ", upstream.message()));
@@ -191,43 +198,48 @@ absl::StatusOr<Work> Updater::PostGather(int32_t bucket, int64_t step,
   return posted;
 }
 
-absl::Status Updater::AwaitDecision(const Record& record, absl::Time deadline) {
+Updater::Answer Updater::AwaitDecision(const Record& record,
+                                       absl::Time deadline) {
   // Works first: while a program waits in one, its plugin can tell a deadlock.
   // Their errors are part of the decision.
   for (const Work& work : record.reductions) (void)work.Wait(deadline);
   for (const Work& work : record.control_works) (void)work.Wait(deadline);
-  if (absl::Status s = record.decided.Wait(deadline); !s.ok()) return s;
-  return record.decision.status;
-}
-
-absl::StatusOr<StepOutcome> Updater::Outcome(absl::Time deadline) {
-  if (absl::Status s = AwaitDecision(*record_, deadline); !s.ok()) return s;
-  return record_->decision.outcome;
+  absl::Status waited = record.decided.Wait(deadline);
+  // It may have been decided just after the wait expired.
+  if (!record.decided.done()) return {.status = std::move(waited)};
+  return {.decided = true,
+          .status = record.decision.status,
+          .outcome = record.decision.outcome};
 }
 
 absl::Status Updater::WaitForBucket(int32_t bucket, absl::Time deadline) {
   BucketState& state = buckets_[static_cast<size_t>(bucket)];
   std::shared_ptr<const Record> record;
+  absl::Status gathered;
   Work gather;
   Event updated;
   {
     MutexLock lock(*state.mutex);
     if (!state.pending) return absl::OkStatus();
-    if (!state.posted.ok()) return state.posted;
     record = state.record;
+    gathered = state.posted;
     gather = state.gather;
     updated = state.updated;
   }
-  const absl::Status decided = AwaitDecision(*record, deadline);
-  absl::Status gathered = gather.Wait(deadline);
+  const Answer answer = AwaitDecision(*record, deadline);
+  if (gathered.ok()) gathered = gather.Wait(deadline);
   // A group of one gathers nothing; then this is what there is to wait for.
-  if (gathered.ok()) gathered = updated.Wait(deadline);
+  absl::Status ran = updated.Wait(deadline);
+  if (gathered.ok()) gathered = std::move(ran);
+  const bool ended = gather.done() && updated.done();
   MutexLock lock(*state.mutex);
   // Another task may have seen this step to its end meanwhile.
-  if (!state.pending || state.record != record) return decided;
-  if (!decided.ok() || !record->decision.outcome.updated) {
-    if (gather.done() && updated.done()) state.pending = false;
-    return decided;
+  if (!state.pending || state.record != record) return answer.status;
+  if (!answer.decided) return answer.status;
+  if (!answer.status.ok() || !answer.outcome.updated) {
+    // Nothing is copied, and the buffers are free when all has ended.
+    state.pending = !ended;
+    return answer.status.ok() && !ended ? gathered : answer.status;
   }
   if (!gathered.ok()) return gathered;
   segments_.CopyOut(bucket);

@@ -53,10 +53,19 @@ class Updater {
   // Launches control, updates and gathers of the step that `reducer` finished.
   void Step(int64_t step, int32_t micro_batches, const StepOptions& options);
 
-  // Waits for the latest step's decision; an error is the step's, or
-  // kDeadlineExceeded while `decided` is false.
-  absl::StatusOr<StepOutcome> Outcome(absl::Time deadline);
-  bool decided() const { return record_->decided.done(); }
+  // What a wait for a step's decision found.
+  struct Answer {
+    bool decided = false;  // False: the wait expired, and that is all.
+    absl::Status status;   // The step's error, or kDeadlineExceeded.
+    StepOutcome outcome;
+  };
+  Answer AwaitOutcome(absl::Time deadline) const {
+    return AwaitDecision(*record_, deadline);
+  }
+
+  // Whether the decided step's control all-reduce failed, so that other ranks
+  // may have decided otherwise.
+  bool control_failed() const { return record_->control_failed; }
 
   // Waits until the parameters of a bucket have their new values.
   absl::Status WaitForBucket(int32_t bucket, absl::Time deadline);
@@ -69,14 +78,15 @@ class Updater {
   bool AwaitAll(absl::Time deadline);
 
  private:
-  // One step in flight, kept alive by whoever waits for it. The compute stream
-  // writes `control`, `sums`, `least` and `decision` before `decided` happens;
-  // the rest does not change once `Step` has returned.
+  // One step in flight, kept alive by whoever waits for it. Works and `decided`
+  // do not change once `Step` has returned; the compute stream writes the rest
+  // before `decided` happens.
   struct Record {
     ControlInput control;
     std::vector<int64_t> sums;
     std::vector<int64_t> least;
     absl::Status failure;  // This rank's own, of a reduction.
+    bool control_failed = false;
     StepDecision decision;
     std::vector<Work> reductions;
     std::array<Work, 2> control_works;
@@ -99,7 +109,7 @@ class Updater {
   void Update(const Record& record, int32_t part);
   absl::StatusOr<Work> PostGather(int32_t bucket, int64_t step,
                                   const Event& updated, absl::Time deadline);
-  static absl::Status AwaitDecision(const Record& record, absl::Time deadline);
+  static Answer AwaitDecision(const Record& record, absl::Time deadline);
 
   Collective& world_;
   Runtime& runtime_;
