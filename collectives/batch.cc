@@ -13,10 +13,10 @@ absl::Status Batch::Add(Collective& collective, Operation operation) {
       !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<Launch>> launches =
+  absl::StatusOr<std::vector<LaunchLevel>> levels =
       collective.Lower(std::move(operation));
-  if (!launches.ok()) return launches.status();
-  calls_.push_back(*std::move(launches));
+  if (!levels.ok()) return levels.status();
+  calls_.push_back(*std::move(levels));
   return absl::OkStatus();
 }
 

@@ -19,10 +19,10 @@ absl::StatusOr<Work> Collective::Start(Operation operation) {
       !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<Launch>> launches = Lower(std::move(operation));
-  if (!launches.ok()) return launches.status();
-  std::vector<std::vector<Launch>> calls;
-  calls.push_back(*std::move(launches));
+  absl::StatusOr<std::vector<LaunchLevel>> levels = Lower(std::move(operation));
+  if (!levels.ok()) return levels.status();
+  std::vector<std::vector<LaunchLevel>> calls;
+  calls.push_back(*std::move(levels));
   absl::StatusOr<std::vector<Work>> works = PostCalls(std::move(calls));
   if (!works.ok()) return works.status();
   return std::move(works->front());

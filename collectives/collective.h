@@ -38,6 +38,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -118,16 +119,22 @@ class Collective {
   Collective(Runtime& runtime, Rank rank, int32_t size, std::string name,
              Capabilities capabilities);
 
+  // What `collective` turns `operation` into, for one made of others.
+  static absl::StatusOr<std::vector<LaunchLevel>> LowerWith(
+      Collective& collective, Operation operation) {
+    return collective.Lower(std::move(operation));
+  }
+
  private:
   friend class Batch;
 
   // A batch of one.
   absl::StatusOr<Work> Start(Operation operation);
 
-  // Turns a checked operation into launches, one per level, in order. A flat
-  // collective makes one; a hierarchical one makes two, the second ready when
-  // the first has ended.
-  virtual absl::StatusOr<std::vector<Launch>> Lower(Operation operation) = 0;
+  // Turns a checked operation into levels, in order; each is ready when the
+  // one before has ended. A flat collective makes one level of one launch.
+  virtual absl::StatusOr<std::vector<LaunchLevel>> Lower(
+      Operation operation) = 0;
 
   Runtime& runtime_;
   const Rank rank_;

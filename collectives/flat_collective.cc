@@ -49,10 +49,10 @@ class FlatCollective final : public Collective {
   }
 
  private:
-  absl::StatusOr<std::vector<Launch>> Lower(Operation operation) override {
-    std::vector<Launch> launches;
-    launches.push_back({communicator_, std::move(operation)});
-    return launches;
+  absl::StatusOr<std::vector<LaunchLevel>> Lower(Operation operation) override {
+    std::vector<LaunchLevel> levels(1);
+    levels.front().push_back({communicator_, std::move(operation)});
+    return levels;
   }
 
   const std::shared_ptr<PluginCommunicator> communicator_;

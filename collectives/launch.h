@@ -1,9 +1,10 @@
-// One operation on one plugin's communicator: what a Collective is lowered to.
+// What a Collective is lowered to: operations on plugins' communicators.
 
 #ifndef COLLECTIVES_LAUNCH_H_
 #define COLLECTIVES_LAUNCH_H_
 
 #include <memory>
+#include <vector>
 
 #include "collectives/operation.h"
 
@@ -17,6 +18,10 @@ struct Launch {
   std::shared_ptr<PluginCommunicator> communicator;
   Operation operation;
 };
+
+// Launches that do not wait for one another and are posted together. May be
+// empty: there is nothing to do on this rank.
+using LaunchLevel = std::vector<Launch>;
 
 }  // namespace muonshard
 

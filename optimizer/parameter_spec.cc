@@ -1,5 +1,6 @@
 #include "optimizer/parameter_spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <unordered_set>
@@ -137,6 +138,17 @@ int64_t ElementCount(const ParameterSpec& spec) {
 AxisRole RoleOver(const ParameterSpec& spec, absl::string_view axis) {
   const auto it = spec.roles.find(std::string(axis));
   return it == spec.roles.end() ? AxisRole::kShard : it->second;
+}
+
+bool LivesOn(const ParameterSpec& spec, const Mesh& mesh, Rank rank) {
+  const std::vector<int32_t> own = mesh.Coordinates(rank);
+  for (size_t a = 0; a < own.size(); ++a) {
+    const auto listed = spec.coordinates.find(mesh.axes()[a].name);
+    if (listed == spec.coordinates.end()) continue;
+    const std::vector<int32_t>& at = listed->second;
+    if (std::find(at.begin(), at.end(), own[a]) == at.end()) return false;
+  }
+  return true;
 }
 
 absl::string_view RuleName(Rule rule) {

@@ -93,6 +93,20 @@ std::vector<Rank> Plan::ReplicasOf(int32_t bucket_class, Rank rank) const {
                          made.replicate_axes, rank);
 }
 
+GroupLevels Plan::LevelsOfGroup(int32_t bucket_class, Rank rank) const {
+  return {1, static_cast<int32_t>(GroupOf(bucket_class, rank).size())};
+}
+
+GroupLevels Plan::LevelsOfReplicas(int32_t bucket_class, Rank rank) const {
+  return {1, static_cast<int32_t>(ReplicasOf(bucket_class, rank).size())};
+}
+
+bool Plan::CountsInNorm(int32_t bucket_class, Rank rank) const {
+  return ReplicasOf(bucket_class, rank).front() == rank;
+}
+
+bool Plan::LivesOn(int32_t, Rank) const { return true; }
+
 uint64_t Plan::Fingerprint() const { return HashLines(lines); }
 
 }  // namespace muonshard

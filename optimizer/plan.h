@@ -1,18 +1,9 @@
 // Who owns what, and what travels when: a pure function of declared shapes.
 //
 // In this file
-//   unit      the largest contiguous piece of a Muon parameter that is
-//             orthogonalized alone: a matrix, one matrix of a bank, one block
-//             of rows. Blocks of columns stay in one unit.
-//   chunk     128 elements of an element-wise parameter, counted from its own
-//             start; the last may be shorter. Never cut.
-//   piece     a contiguous run of one parameter in one segment: one unit, or a
-//             run of chunks; it starts at a multiple of 16 elements
-//   group     the ranks that vary over a bucket's shard axes, in (host, lane)
-//             order; "group rank" is a position in it
-//   segment   one group rank's part of a bucket: its units, then its runs, each
-//             in the order of the bucket's parameters; may be empty
-//   count     elements, and offsets are in elements
+//   unit, chunk, piece, group, segment, count   as in bucket.h
+//   replicas  ranks that reduce the same segment over the replicate and partial
+//             axes
 //
 // Result     The same inputs give the same plan on every rank and in every
 //            build. Owners depend on shapes, mesh, hosts and costs, never on
@@ -35,7 +26,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "collectives/data_type.h"
+#include "optimizer/bucket.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "topology/host_map.h"
@@ -43,74 +34,27 @@
 
 namespace muonshard {
 
-inline constexpr int64_t kChunkCount = 128;
-
-struct Piece {
-  int32_t parameter = 0;         // Index of the parameter's spec.
-  int64_t parameter_offset = 0;  // Where the piece starts in the parameter.
-  int64_t bucket_offset = 0;     // Where it starts in the bucket.
-  int64_t count = 0;
-  int32_t owner = 0;  // Group rank whose segment holds it.
-  int64_t rows = 0;   // Of a unit; 0 for a run of chunks.
-  int64_t cols = 0;
-};
-
-struct Segment {
-  int64_t offset = 0;   // In the bucket.
-  int64_t count = 0;    // Padding included.
-  int64_t padding = 0;  // Elements that belong to no parameter; always zero.
-};
-
-// Buckets whose parameters share all of this can share a buffer.
-struct BucketClass {
-  std::vector<std::string> shard_axes;      // In mesh order.
-  std::vector<std::string> replicate_axes;  // In mesh order.
-  DataType gradient_dtype = DataType::kF32;
-  DataType parameter_dtype = DataType::kF32;
-  int32_t group_size = 1;    // Ranks over the shard axes.
-  int32_t replica_size = 1;  // Ranks over the replicate axes.
-};
-
-struct Bucket {
-  int32_t bucket_class = 0;         // Index into `Plan::classes`.
-  int32_t part = 0;                 // Index into `Plan::parts`.
-  int64_t count = 0;                // Sum of the segments' counts.
-  std::vector<Segment> segments;    // One per group rank.
-  std::vector<Piece> pieces;        // By bucket offset.
-  std::vector<int32_t> parameters;  // Reverse registration order.
-};
-
-// Buckets that are updated, and then gathered, together.
-struct Part {
-  std::vector<int32_t> buckets;
-};
-
-// What the plan makes of one rank of the mesh.
-struct RankLoad {
-  int64_t newton_schulz_flops = 0;  // Of its units, per step.
-  int64_t state_bytes = 0;          // Momentum and moments.
-  int64_t scratch_bytes = 0;  // Workspace of its unit that needs the most.
-  // Payload bytes this rank sends in one step, by the formulas of a direct
-  // algorithm: s_g (P - P_r) to reduce and s_p (N - 1) P_r to gather a bucket
-  // of P elements over N ranks, of which this one's segment has P_r.
-  int64_t reduce_bytes = 0;
-  int64_t gather_bytes = 0;
-  // To all-reduce own segments over R replicas: s_g (P_r - P_rk + (R - 1) P_rk)
-  // where replica k of R has P_rk of the segment, an even cut.
-  int64_t replicate_bytes = 0;
-};
-
 struct Plan {
   // `hosts` has one entry per rank of `mesh`.
   static absl::StatusOr<Plan> Create(const std::vector<ParameterSpec>& specs,
                                      const Mesh& mesh, const HostMap& hosts,
                                      const OptimizerOptions& options);
 
+  // Whether the parameters of `bucket_class` live on `rank`. Where they do not,
+  // the rank is in no group of the class, and the next five are not asked.
+  bool LivesOn(int32_t bucket_class, Rank rank) const;
   // The ranks of the group of `bucket_class` that `rank` is in, and those that
-  // have the same segments over the replicate axes, both in (host, lane) order.
-  // On unlike hosts, groups order equal coordinates unlike.
+  // have the same segments over the replicate and partial axes, both in (host,
+  // lane) order. On unlike hosts, groups order equal coordinates unlike.
   std::vector<Rank> GroupOf(int32_t bucket_class, Rank rank) const;
   std::vector<Rank> ReplicasOf(int32_t bucket_class, Rank rank) const;
+  // How these two groups reduce and gather: in two levels, or flat where the
+  // hierarchy is off or the group is left flat.
+  GroupLevels LevelsOfGroup(int32_t bucket_class, Rank rank) const;
+  GroupLevels LevelsOfReplicas(int32_t bucket_class, Rank rank) const;
+  // Whether the segments of `rank` count in the global norm: those of one
+  // replica and one duplicate do.
+  bool CountsInNorm(int32_t bucket_class, Rank rank) const;
 
   // A hash of `lines`, stable across builds.
   uint64_t Fingerprint() const;
@@ -126,6 +70,7 @@ struct Plan {
 
   Mesh mesh;
   HostMap hosts;
+  Hierarchy hierarchy = Hierarchy::kAuto;
   std::vector<ParameterSpec> specs;
   std::vector<BucketClass> classes;
   std::vector<Bucket> buckets;

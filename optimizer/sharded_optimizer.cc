@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/host_exchange.h"
 #include "collectives/runtime/stream.h"
@@ -73,6 +74,8 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
                     const StepOptions& options) override;
   absl::StatusOr<StepOutcome> Outcome() override;
   absl::Status WaitForParameters(int32_t p) override;
+  absl::Status WaitForParameters(absl::string_view name) override;
+  absl::Status WaitForParameters() override;
   absl::Status Synchronize() override;
   absl::StatusOr<OptimizerStatistics> Statistics() const override;
 
@@ -226,6 +229,19 @@ absl::Status ShardedOptimizerImpl::WaitForParameters(int32_t p) {
   return Exposed([&] { return updater_.WaitForBucket(bucket, Deadline()); });
 }
 
+absl::Status ShardedOptimizerImpl::WaitForParameters(absl::string_view name) {
+  for (size_t p = 0; p < plan_.specs.size(); ++p) {
+    if (plan_.specs[p].name != name) continue;
+    return WaitForParameters(static_cast<int32_t>(p));
+  }
+  return absl::NotFoundError(absl::StrCat("parameter \"", absl::CEscape(name),
+                                          "\": no spec has this name"));
+}
+
+absl::Status ShardedOptimizerImpl::WaitForParameters() {
+  return Exposed([&] { return WaitForAllBuckets(); });
+}
+
 absl::Status ShardedOptimizerImpl::WaitForAllBuckets() {
   absl::Status first;
   const absl::Time deadline = Deadline();
@@ -260,9 +276,11 @@ absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {
 
 absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
                                 const Mesh& mesh, Collective& world,
+                                const std::string& host_id,
                                 const OptimizerOptions& options,
                                 absl::Time deadline) {
-  absl::StatusOr<HostMap> hosts = ExchangeHosts(world, LocalHostId(), deadline);
+  absl::StatusOr<HostMap> hosts =
+      ExchangeHosts(world, host_id.empty() ? LocalHostId() : host_id, deadline);
   if (!hosts.ok()) return hosts.status();
   absl::StatusOr<Plan> plan = [&]() -> absl::StatusOr<Plan> {
     if (absl::Status s = mesh.CheckSize(world.size()); !s.ok()) return s;
@@ -280,19 +298,21 @@ absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
 
 absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
     std::vector<ParameterSpec> specs, const Mesh& mesh, Collective& world,
-    const OptimizerOptions& options, StepTraceSink trace) {
+    const OptimizerOptions& options, OptimizerEnvironment environment) {
   // The options may be out of range, and other ranks need to hear of it in
   // some finite time.
   const absl::Duration timeout = options.timeout > absl::ZeroDuration()
                                      ? options.timeout
                                      : OptimizerOptions().timeout;
   const absl::Time deadline = world.runtime().Now() + timeout;
-  absl::StatusOr<Plan> plan = AgreedPlan(specs, mesh, world, options, deadline);
+  absl::StatusOr<Plan> plan =
+      AgreedPlan(specs, mesh, world, environment.host_id, options, deadline);
   if (!plan.ok()) return plan.status();
   absl::StatusOr<GroupSet> groups = GroupSet::Create(*plan, world, deadline);
   if (!groups.ok()) return groups.status();
-  return std::make_unique<ShardedOptimizerImpl>(
-      *std::move(plan), world, *std::move(groups), options, std::move(trace));
+  return std::make_unique<ShardedOptimizerImpl>(*std::move(plan), world,
+                                                *std::move(groups), options,
+                                                std::move(environment.trace));
 }
 
 }  // namespace muonshard

@@ -66,6 +66,18 @@ struct OptimizerStatistics {
   int64_t view_misses = 0;
 };
 
+// What a rank brings besides what all ranks declare alike.
+struct OptimizerEnvironment {
+  StepTraceSink trace;
+  // The identity of the own host. Empty: LocalHostId().
+  std::string host_id;
+  // Other groups of the ranks of `world`, of any plugin, from which the host
+  // and lane levels of hierarchical groups are split; see `Create` for how long
+  // they live. Null: `world`. Null or not alike on all ranks.
+  Collective* host_level_world = nullptr;
+  Collective* lane_level_world = nullptr;
+};
+
 class ShardedOptimizer {
  public:
   // Checks specs, mesh and options, learns who runs on which host, makes the
@@ -74,7 +86,7 @@ class ShardedOptimizer {
   // optimizer. On error every rank fails with the first error or difference.
   static absl::StatusOr<std::unique_ptr<ShardedOptimizer>> Create(
       std::vector<ParameterSpec> specs, const Mesh& mesh, Collective& world,
-      const OptimizerOptions& options, StepTraceSink trace = {});
+      const OptimizerOptions& options, OptimizerEnvironment environment = {});
 
   virtual ~ShardedOptimizer() = default;
 
@@ -112,8 +124,12 @@ class ShardedOptimizer {
   // Waits for the decision of the latest step, or returns its error.
   virtual absl::StatusOr<StepOutcome> Outcome() = 0;
 
-  // Waits until parameter p has its new value.
+  // Waits until parameter p, the one named `name`, or all have their new
+  // values. Gathers come in forward order. A parameter that does not live here
+  // has nothing to wait for.
   virtual absl::Status WaitForParameters(int32_t p) = 0;
+  virtual absl::Status WaitForParameters(absl::string_view name) = 0;
+  virtual absl::Status WaitForParameters() = 0;
 
   // Waits for the latest step and all its parameters; returns its error.
   virtual absl::Status Synchronize() = 0;

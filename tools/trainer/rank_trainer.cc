@@ -69,7 +69,7 @@ absl::Status RankTrainer::SetUp() {
   absl::StatusOr<std::unique_ptr<ShardedOptimizer>> optimizer =
       ShardedOptimizer::Create(run_.specs, run_.mesh, *world_,
                                run_.optimizer_options,
-                               run_.meter.SinkOf(rank_));
+                               {.trace = run_.meter.SinkOf(rank_)});
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = *std::move(optimizer);
   const absl::StatusOr<OptimizerStatistics> start_up = optimizer_->Statistics();

@@ -1,0 +1,70 @@
+// Dynamic loss scaling, with the semantics and the state of
+// torch.amp.GradScaler.
+//
+// A loss is multiplied by `scale` so that small gradients survive in f16. After
+// a step whose gradients were not finite the scale is multiplied by the
+// back-off factor; after `growth_interval` steps in a row whose gradients were,
+// by the growth factor. The scale is f32 and, grown beyond that, stays.
+//
+//   model.Backward(scaler.scale());
+//   ... Finish ...
+//   optimizer.Step(std::move(gradients), {.loss_scale = scaler.scale()});
+//   scaler.Update(*optimizer.Outcome());
+//
+// Every rank has its own, and as all are told the same outcome all stay equal;
+// a step in which they differ fails on every rank.
+//
+// Threads    Like an int.
+// Errors     kInvalidArgument names the field, its range and what was got.
+
+#ifndef OPTIMIZER_GRAD_SCALER_H_
+#define OPTIMIZER_GRAD_SCALER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "optimizer/step_options.h"
+
+namespace muonshard {
+
+struct GradScalerOptions {
+  double init_scale = 65536;       // > 0, a finite f32
+  double growth_factor = 2;        // > 1, finite
+  double backoff_factor = 0.5;     // in (0, 1)
+  int32_t growth_interval = 2000;  // >= 1
+};
+
+// What a checkpoint keeps.
+struct GradScalerState {
+  float scale = 65536;         // > 0, finite
+  int32_t growth_tracker = 0;  // Good steps in a row; in [0, growth_interval)
+
+  bool operator==(const GradScalerState&) const = default;
+};
+
+class GradScaler {
+ public:
+  static absl::StatusOr<GradScaler> Create(const GradScalerOptions& options);
+
+  // What to multiply the loss of the next step by.
+  double scale() const { return state_.scale; }
+
+  // Takes note of a step that was taken or skipped. An outcome whose gradients
+  // were finite counts as good.
+  void Update(const StepOutcome& outcome);
+
+  const GradScalerState& state() const { return state_; }
+  // Leaves the scaler as it was on error.
+  absl::Status Load(const GradScalerState& state);
+
+ private:
+  explicit GradScaler(const GradScalerOptions& options);
+
+  GradScalerOptions options_;
+  GradScalerState state_;
+};
+
+}  // namespace muonshard
+
+#endif  // OPTIMIZER_GRAD_SCALER_H_
