@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -83,56 +84,81 @@ int64_t DivisorOf(const std::vector<ParameterSpec>& specs, const Mesh& mesh) {
   return divisor;
 }
 
-class Folds {
- public:
-  Folds(const HostMap& hosts, Hierarchy hierarchy)
-      : hosts_(hosts), hierarchy_(hierarchy) {}
+// How the ranks of one copy are folded.
+struct CopyFold {
+  std::vector<Group> groups;
+  std::vector<Group> replicas;  // One per place in the groups.
+  std::vector<int32_t> group_lanes;
+  std::vector<int32_t> replica_lanes;
 
-  // Fills in the groups of `copy` and their levels, in fold order.
-  absl::Status Fold(const Copy& copy, GradientPlace& place) const {
-    std::vector<Group> groups;
-    for (const auto& [replica, ranks] : copy) {
-      groups.push_back(ranks);
-      std::sort(groups.back().begin(), groups.back().end(),
-                [this](Rank a, Rank b) { return Before(a, b); });
+  bool operator==(const CopyFold&) const = default;
+};
+
+// `groups` by positions in the ascending ranks of the copy, so that copies can
+// be compared.
+std::vector<Group> Numbered(std::vector<Group> groups, const Group& ascending) {
+  for (Group& group : groups) {
+    for (Rank& rank : group) {
+      const auto found =
+          std::lower_bound(ascending.begin(), ascending.end(), rank);
+      rank = Rank(static_cast<int32_t>(found - ascending.begin()));
     }
-    std::sort(groups.begin(), groups.end(),
+  }
+  return groups;
+}
+
+CopyFold Numbered(const CopyFold& fold) {
+  Group ascending;
+  for (const Group& group : fold.groups) {
+    ascending.insert(ascending.end(), group.begin(), group.end());
+  }
+  std::sort(ascending.begin(), ascending.end());
+  return {.groups = Numbered(fold.groups, ascending),
+          .replicas = Numbered(fold.replicas, ascending),
+          .group_lanes = fold.group_lanes,
+          .replica_lanes = fold.replica_lanes};
+}
+
+class Folder {
+ public:
+  // Otherwise in rank order, and flat.
+  Folder(const HostMap& hosts, Hierarchy hierarchy, bool by_host)
+      : hosts_(hosts), hierarchy_(hierarchy), by_host_(by_host) {}
+
+  CopyFold Fold(const Copy& copy) const {
+    const auto before = [this](Rank a, Rank b) { return Before(a, b); };
+    CopyFold fold;
+    for (const auto& [replica, ranks] : copy) {
+      fold.groups.push_back(ranks);
+      std::sort(fold.groups.back().begin(), fold.groups.back().end(), before);
+    }
+    std::sort(fold.groups.begin(), fold.groups.end(),
               [this](const Group& a, const Group& b) {
                 return Before(a.front(), b.front());
               });
-    for (size_t i = 0; i < groups.front().size(); ++i) {
+    for (const Group& group : fold.groups) {
+      fold.group_lanes.push_back(LanesOf(group));
+    }
+    for (size_t i = 0; i < fold.groups.front().size(); ++i) {
       Group replicas;
-      for (const Group& group : groups) replicas.push_back(group[i]);
-      if (!std::is_sorted(replicas.begin(), replicas.end(),
-                          [this](Rank a, Rank b) { return Before(a, b); })) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "replicas at place ", i,
-            " of their groups come in another order than at place 0"));
-      }
-      const int32_t lanes = LanesOf(replicas);
-      if (i == 0) place.replica_lanes = lanes;
-      if (lanes != place.replica_lanes) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "replicas at place ", i, " of their groups have ", lanes,
-            " lanes, those at place 0 have ", place.replica_lanes));
-      }
+      for (const Group& group : fold.groups) replicas.push_back(group[i]);
+      std::sort(replicas.begin(), replicas.end(), before);
+      fold.replica_lanes.push_back(LanesOf(replicas));
+      fold.replicas.push_back(std::move(replicas));
     }
-    for (const Group& group : groups) {
-      place.group_lanes.push_back(LanesOf(group));
-    }
-    place.groups = std::move(groups);
-    return absl::OkStatus();
+    return fold;
   }
 
  private:
   bool Before(Rank a, Rank b) const {
+    if (!by_host_) return a < b;
     return std::pair(hosts_.host(a), hosts_.lane(a)) <
            std::pair(hosts_.host(b), hosts_.lane(b));
   }
 
   // 0: flat.
   int32_t LanesOf(const Group& ranks) const {
-    if (hierarchy_ == Hierarchy::kOff) return 0;
+    if (!by_host_ || hierarchy_ == Hierarchy::kOff) return 0;
     std::map<int32_t, int32_t> members;  // By host.
     for (const Rank rank : ranks) ++members[hosts_.host(rank)];
     const int32_t lanes = members.begin()->second;
@@ -144,28 +170,51 @@ class Folds {
 
   const HostMap& hosts_;
   const Hierarchy hierarchy_;
+  const bool by_host_;
 };
 
-absl::Status FoldCopies(const Copies& copies, const Folds& folds,
-                        GradientPlace& place) {
-  if (absl::Status s = folds.Fold(copies.begin()->second, place); !s.ok()) {
-    return s;
+// Whether copies fold their equal gradients to equal bits.
+bool FoldAlike(const std::map<Coordinates, Copies>& places,
+               const Folder& folder) {
+  for (const auto& [coordinates, copies] : places) {
+    const CopyFold first = Numbered(folder.Fold(copies.begin()->second));
+    for (const auto& [duplicate, copy] : copies) {
+      if (!(Numbered(folder.Fold(copy)) == first)) return false;
+    }
   }
-  for (auto copy = std::next(copies.begin()); copy != copies.end(); ++copy) {
-    GradientPlace other;
-    if (absl::Status s = folds.Fold(copy->second, other); !s.ok()) return s;
-    if (other.group_lanes != place.group_lanes ||
-        other.replica_lanes != place.replica_lanes) {
+  return true;
+}
+
+absl::Status SetOrder(CopyFold fold, GradientPlace& place) {
+  for (size_t i = 0; i < fold.replicas.size(); ++i) {
+    for (size_t r = 0; r < fold.groups.size(); ++r) {
+      if (fold.replicas[i][r] == fold.groups[r][i]) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "replicas at place ", i,
+          " of their groups come in another order than at place 0"));
+    }
+    if (fold.replica_lanes[i] != fold.replica_lanes[0]) {
       return absl::FailedPreconditionError(
-          "its duplicates are reduced in unlike levels");
-    }
-    for (const Group& group : other.groups) {
-      place.duplicates.insert(place.duplicates.end(), group.begin(),
-                              group.end());
+          absl::StrCat("replicas at place ", i, " of their groups have ",
+                       fold.replica_lanes[i], " lanes, those at place 0 have ",
+                       fold.replica_lanes[0]));
     }
   }
-  std::sort(place.duplicates.begin(), place.duplicates.end());
+  place.groups = std::move(fold.groups);
+  place.group_lanes = std::move(fold.group_lanes);
+  place.replica_lanes = fold.replica_lanes[0];
   return absl::OkStatus();
+}
+
+std::vector<Rank> DuplicatesIn(const Copies& copies) {
+  std::vector<Rank> duplicates;
+  for (auto copy = std::next(copies.begin()); copy != copies.end(); ++copy) {
+    for (const auto& [replica, ranks] : copy->second) {
+      duplicates.insert(duplicates.end(), ranks.begin(), ranks.end());
+    }
+  }
+  std::sort(duplicates.begin(), duplicates.end());
+  return duplicates;
 }
 
 }  // namespace
@@ -188,15 +237,21 @@ absl::StatusOr<std::vector<GradientPlace>> GradientPlaces(
                      " ranks of the mesh, got ", hosts.size()));
   }
   const int64_t divisor = DivisorOf(specs, mesh);
-  const Folds folds(hosts, hierarchy);
   std::vector<GradientPlace> places;
   for (size_t p = 0; p < specs.size(); ++p) {
-    for (const auto& [coordinates, copies] : Arrange(specs[p], mesh)) {
+    const auto arranged = Arrange(specs[p], mesh);
+    const bool by_host =
+        FoldAlike(arranged, Folder(hosts, hierarchy, /*by_host=*/true));
+    const Folder folder(hosts, hierarchy, by_host);
+    for (const auto& [coordinates, copies] : arranged) {
       GradientPlace place = {
           .parameter = static_cast<int32_t>(p),
           .coordinates = NameCoordinates(specs[p], mesh, coordinates),
-          .divisor = divisor};
-      if (absl::Status s = FoldCopies(copies, folds, place); !s.ok()) {
+          .divisor = divisor,
+          .duplicates = DuplicatesIn(copies)};
+      const absl::Status s =
+          SetOrder(folder.Fold(copies.begin()->second), place);
+      if (!s.ok()) {
         return absl::Status(
             s.code(), absl::StrCat("parameter \"", absl::CEscape(specs[p].name),
                                    "\": ", s.message()));

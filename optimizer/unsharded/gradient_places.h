@@ -14,12 +14,14 @@
 //            reduced in two levels: first these, then the hosts. 0: it is flat.
 //
 // Ordering   Places by parameter, then by coordinates. Ranks of a group, and
-//            replicas at each place in their groups, in (host, lane) order.
+//            replicas at each place in their groups, in (host, lane) order;
+//            but where copies would fold in unlike orders or levels, because
+//            they lie unlike on their hosts, in rank order, and all flat.
 // Errors     kInvalidArgument     `hosts` has not the ranks of `mesh`
 //            kFailedPrecondition  no one order holds for all elements: replicas
 //                                 come in another order or with other levels at
-//                                 another place in their groups, or copies have
-//                                 unlike levels. Names the parameter.
+//                                 another place in their groups. Names the
+//                                 parameter.
 
 #ifndef OPTIMIZER_UNSHARDED_GRADIENT_PLACES_H_
 #define OPTIMIZER_UNSHARDED_GRADIENT_PLACES_H_

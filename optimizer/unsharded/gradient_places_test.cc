@@ -181,9 +181,28 @@ TEST(GradientPlacesTest, WhatHasNoOneOrderIsRefused) {
   // First members on A A B B, second members on A B B B.
   ExpectNoOrder("dp=4,data=2", "AAABBBBB", AxisRole::kReplicate,
                 "have 0 lanes, those at place 0 have 2");
+}
+
+TEST(GradientPlacesTest, DuplicatesThatLieUnlikeFoldInRankOrder) {
+  const std::vector<ParameterSpec> specs = {
+      Spec({{"tp", AxisRole::kDuplicate}})};
+  // Alike: both copies on A B A B.
+  auto places = Places(specs, "tp=2,data=4", "ABABABAB");
+  EXPECT_EQ(Groups(places[0]), (Ranks{{0, 2, 1, 3}}));
+  EXPECT_THAT(places[0].group_lanes, ElementsAre(2));
   // One copy on two hosts with two lanes each, the other on one host.
-  ExpectNoOrder("dp=2,data=4", "AABBAAAA", AxisRole::kDuplicate,
-                "unlike levels");
+  places = Places(specs, "tp=2,data=4", "ABABAAAA");
+  EXPECT_EQ(Groups(places[0]), (Ranks{{0, 1, 2, 3}}));
+  EXPECT_THAT(places[0].group_lanes, ElementsAre(0));
+  // The same levels, another order.
+  places = Places(specs, "tp=2,data=4", "ABABAABB");
+  EXPECT_EQ(Groups(places[0]), (Ranks{{0, 1, 2, 3}}));
+  EXPECT_THAT(places[0].group_lanes, ElementsAre(0));
+  // The same order, other levels; alike without levels.
+  places = Places(specs, "tp=2,data=4", "AABBCCCC");
+  EXPECT_THAT(places[0].group_lanes, ElementsAre(0));
+  places = Places(specs, "tp=2,data=4", "ABABCDCD", Hierarchy::kOff);
+  EXPECT_EQ(Groups(places[0]), (Ranks{{0, 2, 1, 3}}));
 }
 
 TEST(GradientPlacesTest, HostsOfAnotherMeshAreRefused) {
