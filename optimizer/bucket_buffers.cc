@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "optimizer/parameter_spec.h"
+
 namespace muonshard {
 namespace {
 
@@ -81,13 +83,18 @@ std::byte* BucketBuffers::whole_gradient_of(int32_t parameter) {
   const std::vector<Piece>& pieces = bucket_at(bucket).pieces;
   const std::span<const int32_t> own = pieces_of(parameter);
   const Piece& first = pieces[static_cast<size_t>(own.front())];
+  int64_t count = 0;
   for (const int32_t i : own) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     const bool follows = piece.bucket_offset - first.bucket_offset ==
                          piece.parameter_offset - first.parameter_offset;
     if (!follows) return nullptr;
+    count += piece.count;
   }
-  return first.parameter_offset == 0 ? gradient_of(bucket, first) : nullptr;
+  const bool whole =
+      first.parameter_offset == 0 &&
+      count == ElementCount(plan_.specs[static_cast<size_t>(parameter)]);
+  return whole ? gradient_of(bucket, first) : nullptr;
 }
 
 }  // namespace muonshard

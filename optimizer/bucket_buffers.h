@@ -52,7 +52,7 @@ class BucketBuffers {
   std::byte* parameter_of(int32_t bucket, const Piece& piece);
 
   // Where all of a parameter's gradient lies, or null if it is in more than
-  // one run.
+  // one run or some of it, its padding rows, in none.
   std::byte* whole_gradient_of(int32_t parameter);
 
  private:

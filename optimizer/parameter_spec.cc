@@ -58,16 +58,46 @@ absl::Status ValidateShape(const ParameterSpec& spec) {
   return absl::OkStatus();
 }
 
+// `size` is that of the dimension that is cut.
+absl::Status ValidateBlockSizes(const ParameterSpec& spec, int64_t size) {
+  const Blocks& blocks = spec.blocks;
+  const int64_t want = size - blocks.padding;
+  const std::string what = absl::StrCat(
+      want, ", the size of dimension ", blocks.dimension,
+      blocks.padding == 0
+          ? std::string()
+          : absl::StrCat(" without its padding of ", blocks.padding));
+  // Compared with what is left of `want`, a sum cannot overflow.
+  int64_t left = want;
+  for (const int64_t block : blocks.sizes) {
+    if (block < 1 || block > left) {
+      return Invalid(spec,
+                     "blocks.sizes: want sizes of at least 1 that sum to ",
+                     what, ", got ", ShapeText(blocks.sizes));
+    }
+    left -= block;
+  }
+  if (left != 0) {
+    return Invalid(spec, "blocks.sizes: want a sum of ", what, ", got ",
+                   want - left, " from ", ShapeText(blocks.sizes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateBlocks(const ParameterSpec& spec) {
   const Blocks& blocks = spec.blocks;
   if (blocks.dimension != 0 && blocks.dimension != 1) {
     return Invalid(spec, "blocks.dimension: want 0 or 1, got ",
                    blocks.dimension);
   }
+  if (blocks.padding < 0) {
+    return Invalid(spec, "blocks.padding: want >= 0, got ", blocks.padding);
+  }
   if (spec.rule != Rule::kMuon) {
-    if (blocks.sizes.empty()) return absl::OkStatus();
+    if (blocks.sizes.empty() && blocks.padding == 0) return absl::OkStatus();
     return Invalid(spec, "blocks: want none for ", RuleName(spec.rule),
-                   ", got ", ShapeText(blocks.sizes));
+                   ", got ", ShapeText(blocks.sizes), " and a padding of ",
+                   blocks.padding);
   }
   const int64_t bank = spec.shape.size() == 3 ? spec.shape[0] : 1;
   const size_t blocks_per_matrix =
@@ -77,27 +107,16 @@ absl::Status ValidateBlocks(const ParameterSpec& spec) {
                    " matrices in one parameter, got ", bank, " of ",
                    blocks_per_matrix, " blocks each");
   }
-  if (blocks.sizes.empty()) return absl::OkStatus();
   const size_t matrix_start = spec.shape.size() - 2;
-  const int64_t want =
+  const int64_t size =
       spec.shape[matrix_start + static_cast<size_t>(blocks.dimension)];
-  // Compared with what is left of `want`, a sum cannot overflow.
-  int64_t left = want;
-  for (const int64_t size : blocks.sizes) {
-    if (size < 1 || size > left) {
-      return Invalid(spec,
-                     "blocks.sizes: want sizes of at least 1 that sum to ",
-                     want, ", the size of dimension ", blocks.dimension,
-                     ", got ", ShapeText(blocks.sizes));
-    }
-    left -= size;
-  }
-  if (left != 0) {
-    return Invalid(spec, "blocks.sizes: want a sum of ", want,
+  if (blocks.padding >= size) {
+    return Invalid(spec, "blocks.padding: want less than ", size,
                    ", the size of dimension ", blocks.dimension, ", got ",
-                   want - left, " from ", ShapeText(blocks.sizes));
+                   blocks.padding);
   }
-  return absl::OkStatus();
+  if (blocks.sizes.empty()) return absl::OkStatus();
+  return ValidateBlockSizes(spec, size);
 }
 
 absl::Status ValidateDataType(const ParameterSpec& spec,

@@ -121,6 +121,32 @@ TEST(ParameterSpecTest, BlocksOfABankAreThoseOfEachMatrix) {
   ExpectInvalid(spec, "want a sum of 9");
 }
 
+TEST(ParameterSpecTest, BlocksAndPaddingSumToTheirDimension) {
+  ParameterSpec spec = Muon({6, 9});
+  spec.blocks = {.dimension = 0, .sizes = {1, 2}, .padding = 3};
+  ExpectValid(spec);
+  spec.blocks = {.dimension = 1, .sizes = {}, .padding = 8};
+  ExpectValid(spec);
+  spec.blocks = {.dimension = 1, .sizes = {4, 5}, .padding = 1};
+  ExpectInvalid(spec,
+                "blocks.sizes: want sizes of at least 1 that sum to 8, the "
+                "size of dimension 1 without its padding of 1, got [4,5]");
+  spec.blocks = {.dimension = 1, .sizes = {4}, .padding = 4};
+  ExpectInvalid(spec,
+                "want a sum of 5, the size of dimension 1 without its padding "
+                "of 4, got 4 from [4]");
+  spec.blocks = {.dimension = 0, .sizes = {}, .padding = -1};
+  ExpectInvalid(spec, "blocks.padding: want >= 0, got -1");
+  spec.blocks = {.dimension = 0, .sizes = {}, .padding = 6};
+  ExpectInvalid(spec,
+                "blocks.padding: want less than 6, the size of dimension 0, "
+                "got 6");
+  ParameterSpec vector = AdamW({6});
+  vector.blocks.padding = 2;
+  ExpectInvalid(vector,
+                "blocks: want none for adamw, got [] and a padding of 2");
+}
+
 TEST(ParameterSpecTest, BlocksHaveADimensionAndAMatrix) {
   ParameterSpec spec = Muon({6, 9});
   spec.blocks.dimension = 2;

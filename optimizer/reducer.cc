@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "optimizer/compute/convert.h"
 #include "optimizer/compute/gradient_norm.h"
+#include "optimizer/compute/update.h"
+#include "optimizer/muon_unit.h"
 
 namespace muonshard {
 
@@ -264,9 +266,14 @@ void Reducer::Summarize(int32_t bucket) {
   const DataType type = buffers_.gradients(bucket).type;
   for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
     if (piece.owner != buffers_.group_rank(bucket)) continue;
+    std::byte* gradient = buffers_.gradient_of(bucket, piece);
+    const ParameterSpec& spec =
+        plan_.specs[static_cast<size_t>(piece.parameter)];
+    if (spec.rule == Rule::kMuon) {
+      ClearPadding(MuonUnitOf(spec, piece.rows), type, gradient);
+    }
     summary_.non_finite_count +=
-        AddSquares(type, buffers_.gradient_of(bucket, piece), piece.count,
-                   summary_.squared_norm);
+        AddSquares(type, gradient, piece.count, summary_.squared_norm);
   }
 }
 

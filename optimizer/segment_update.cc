@@ -4,22 +4,9 @@
 #include <cstring>
 
 #include "optimizer/compute/update.h"
+#include "optimizer/muon_unit.h"
 
 namespace muonshard {
-namespace {
-
-MuonUnit UnitOf(const Piece& piece, const ParameterSpec& spec) {
-  MuonUnit unit{.rows = piece.rows,
-                .cols = piece.cols,
-                .column_blocks = {},
-                .fan_out_dimension = spec.fan_out_dimension};
-  // Blocks of rows are units of their own already.
-  if (spec.blocks.dimension == 1) unit.column_blocks = spec.blocks.sizes;
-  return unit;
-}
-
-}  // namespace
-
 SegmentUpdater::SegmentUpdater(Runtime& runtime,
                                const OptimizerOptions& options,
                                BucketBuffers& buffers)
@@ -43,8 +30,8 @@ SegmentUpdater::SegmentUpdater(Runtime& runtime,
           .first = std::vector<float>(static_cast<size_t>(piece.count)),
           .second = {}};
       if (spec.rule == Rule::kMuon) {
-        workspace_count =
-            std::max(workspace_count, MuonWorkspaceCount(UnitOf(piece, spec)));
+        workspace_count = std::max(
+            workspace_count, MuonWorkspaceCount(MuonUnitOf(spec, piece.rows)));
       } else {
         state.second.resize(static_cast<size_t>(piece.count));
       }
@@ -110,8 +97,9 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
   const std::byte* gradient = buffers_.gradient_of(bucket, piece);
   std::byte* out = buffers_.parameter_of(bucket, piece);
   if (muon) {
-    MuonUpdate(UnitOf(piece, spec), options_.muon, factors, spec.gradient_dtype,
-               gradient, state.first, spec.dtype, old, out, workspace_);
+    MuonUpdate(MuonUnitOf(spec, piece.rows), options_.muon, factors,
+               spec.gradient_dtype, gradient, state.first, spec.dtype, old, out,
+               workspace_);
   } else {
     AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient,
                 state.first, state.second, spec.dtype, old, out);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "optimizer/compute/newton_schulz.h"
 #include "optimizer/compute/update.h"
+#include "optimizer/muon_unit.h"
 
 namespace muonshard {
 namespace {
@@ -22,10 +23,11 @@ double ApproximateFlops(int64_t rows, int64_t cols, int32_t steps) {
   return steps * (4 * m * m * n + 2 * m * m * m);
 }
 
-// Rows of one matrix of `spec`, and the heights of its units.
+// How the matrices of one parameter are cut: into units of these heights, one
+// below the other, each of blocks of these widths. Padding is in neither.
 struct MatrixCut {
   int64_t bank = 1;
-  int64_t cols = 0;
+  int64_t rows = 0;
   std::vector<int64_t> unit_rows;
   std::vector<int64_t> column_blocks;
 };
@@ -34,12 +36,16 @@ MatrixCut CutOf(const ParameterSpec& spec) {
   MatrixCut cut;
   const size_t matrix = spec.shape.size() - 2;
   if (matrix == 1) cut.bank = spec.shape[0];
-  cut.cols = spec.shape[matrix + 1];
-  cut.unit_rows = {spec.shape[matrix]};
-  cut.column_blocks = {cut.cols};
-  if (spec.blocks.sizes.empty()) return cut;
-  (spec.blocks.dimension == 0 ? cut.unit_rows : cut.column_blocks) =
-      spec.blocks.sizes;
+  cut.rows = spec.shape[matrix];
+  cut.unit_rows = {cut.rows};
+  cut.column_blocks = {spec.shape[matrix + 1]};
+  std::vector<int64_t>& cut_dimension =
+      spec.blocks.dimension == 0 ? cut.unit_rows : cut.column_blocks;
+  if (spec.blocks.sizes.empty()) {
+    cut_dimension.front() -= spec.blocks.padding;
+  } else {
+    cut_dimension = spec.blocks.sizes;
+  }
   return cut;
 }
 
@@ -65,22 +71,18 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
           kFlopsMax, " Newton-Schulz flops a step up to here, got ",
           flops_of_all));
     }
-    int64_t offset = 0;
     for (int64_t matrix = 0; matrix < cut.bank; ++matrix) {
+      int64_t offset = matrix * cut.rows * spec.shape.back();
       for (const int64_t rows : cut.unit_rows) {
         Unit unit = {.parameter = static_cast<int32_t>(p),
                      .offset = offset,
                      .rows = rows,
-                     .cols = cut.cols};
+                     .cols = spec.shape.back()};
         for (const int64_t cols : cut.column_blocks) {
           unit.flops += NewtonSchulzFlops(rows, cols, newton_schulz_steps);
         }
-        const MuonUnit shape = {.rows = rows,
-                                .cols = cut.cols,
-                                .column_blocks = cut.column_blocks,
-                                .fan_out_dimension = spec.fan_out_dimension};
-        unit.scratch_bytes =
-            MuonWorkspaceCount(shape) * static_cast<int64_t>(sizeof(float));
+        unit.scratch_bytes = MuonWorkspaceCount(MuonUnitOf(spec, rows)) *
+                             static_cast<int64_t>(sizeof(float));
         offset += unit.count();
         units.push_back(unit);
       }

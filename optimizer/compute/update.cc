@@ -113,24 +113,65 @@ float DecayFactor(const UpdateFactors& factors) {
   return static_cast<float>(1.0 - factors.learning_rate * factors.weight_decay);
 }
 
-// Columns of the widest block.
-int64_t WidestBlock(const MuonUnit& unit) {
-  if (unit.column_blocks.empty()) return unit.cols;
-  return *std::max_element(unit.column_blocks.begin(),
-                           unit.column_blocks.end());
+// Calls `visit(first_column, cols)` for each block of columns.
+template <typename Visit>
+void ForEachBlock(const MuonUnit& unit, Visit visit) {
+  if (unit.column_blocks.empty()) {
+    visit(int64_t{0}, unit.cols - unit.padding_columns);
+    return;
+  }
+  int64_t first_column = 0;
+  for (const int64_t cols : unit.column_blocks) {
+    visit(first_column, cols);
+    first_column += cols;
+  }
+}
+
+// Calls `visit(offset_in_unit, offset_in_block, count)` for each contiguous run
+// of the block of `cols` columns: all of it, or row by row.
+template <typename Visit>
+void ForEachRun(const MuonUnit& unit, int64_t first_column, int64_t cols,
+                Visit visit) {
+  if (cols == unit.cols) {
+    visit(int64_t{0}, int64_t{0}, unit.rows * cols);
+    return;
+  }
+  for (int64_t row = 0; row < unit.rows; ++row) {
+    visit(row * unit.cols + first_column, row * cols, cols);
+  }
+}
+
+void CopyPadding(const MuonUnit& unit, DataType dtype, const void* parameter,
+                 void* out) {
+  if (parameter == out) return;
+  const size_t bytes =
+      static_cast<size_t>(unit.padding_columns) * ByteWidth(dtype);
+  for (int64_t row = 1; bytes > 0 && row <= unit.rows; ++row) {
+    const int64_t start = row * unit.cols - unit.padding_columns;
+    std::memcpy(ElementAt(dtype, out, start),
+                ElementAt(dtype, parameter, start), bytes);
+  }
 }
 
 }  // namespace
 
 int64_t MuonWorkspaceCount(const MuonUnit& unit) {
-  const int64_t unit_count = unit.rows * unit.cols;
-  if (unit.column_blocks.size() <= 1) {
-    return unit_count + NewtonSchulzWorkspaceCount(unit.rows, unit.cols);
+  // Counts grow with the number of columns, so the widest block decides.
+  int64_t widest = 0;
+  ForEachBlock(unit, [&widest](int64_t, int64_t cols) {
+    widest = std::max(widest, cols);
+  });
+  return unit.rows * widest + NewtonSchulzWorkspaceCount(unit.rows, widest);
+}
+
+void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,
+                  void* gradient) {
+  const size_t bytes =
+      static_cast<size_t>(unit.padding_columns) * ByteWidth(gradient_dtype);
+  for (int64_t row = 1; bytes > 0 && row <= unit.rows; ++row) {
+    const int64_t start = row * unit.cols - unit.padding_columns;
+    std::memset(ElementAt(gradient_dtype, gradient, start), 0, bytes);
   }
-  // The count grows with the number of columns, so the widest block decides.
-  const int64_t widest = WidestBlock(unit);
-  return unit_count + unit.rows * widest +
-         NewtonSchulzWorkspaceCount(unit.rows, widest);
 }
 
 void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
@@ -138,44 +179,31 @@ void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
                 const void* gradient, std::span<float> momentum,
                 DataType parameter_dtype, const void* parameter, void* out,
                 std::span<float> workspace) {
-  const size_t unit_count = static_cast<size_t>(unit.rows * unit.cols);
   const float decay = DecayFactor(factors);
-  const std::span<float> direction = workspace.first(unit_count);
-  workspace = workspace.subspan(unit_count);
-  MoveMomentum(options, factors.clip, gradient_dtype, gradient, momentum,
-               direction.data());
-
-  if (unit.column_blocks.size() <= 1) {
-    NewtonSchulz(direction, unit.rows, unit.cols, options, workspace,
-                 direction);
-    ApplyDirection(
-        decay, BlockRate(unit, unit.cols, options.scale, factors.learning_rate),
-        direction.data(), unit.rows * unit.cols, parameter_dtype, parameter,
-        out);
-    return;
-  }
-
-  int64_t col = 0;
-  for (const int64_t block_cols : unit.column_blocks) {
+  ForEachBlock(unit, [&](int64_t first_column, int64_t cols) {
+    const std::span<float> direction =
+        workspace.first(static_cast<size_t>(unit.rows * cols));
+    ForEachRun(unit, first_column, cols,
+               [&](int64_t in_unit, int64_t in_block, int64_t count) {
+                 MoveMomentum(options, factors.clip, gradient_dtype,
+                              ElementAt(gradient_dtype, gradient, in_unit),
+                              momentum.subspan(static_cast<size_t>(in_unit),
+                                               static_cast<size_t>(count)),
+                              direction.data() + in_block);
+               });
+    NewtonSchulz(direction, unit.rows, cols, options,
+                 workspace.subspan(direction.size()), direction);
     const float rate =
-        BlockRate(unit, block_cols, options.scale, factors.learning_rate);
-    const std::span<float> block =
-        workspace.first(static_cast<size_t>(unit.rows * block_cols));
-    for (int64_t row = 0; row < unit.rows; ++row) {
-      Copy(direction.data() + row * unit.cols + col, block_cols,
-           block.data() + row * block_cols);
-    }
-    NewtonSchulz(block, unit.rows, block_cols, options,
-                 workspace.subspan(block.size()), block);
-    for (int64_t row = 0; row < unit.rows; ++row) {
-      const int64_t start = row * unit.cols + col;
-      ApplyDirection(decay, rate, block.data() + row * block_cols, block_cols,
-                     parameter_dtype,
-                     ElementAt(parameter_dtype, parameter, start),
-                     ElementAt(parameter_dtype, out, start));
-    }
-    col += block_cols;
-  }
+        BlockRate(unit, cols, options.scale, factors.learning_rate);
+    ForEachRun(unit, first_column, cols,
+               [&](int64_t in_unit, int64_t in_block, int64_t count) {
+                 ApplyDirection(decay, rate, direction.data() + in_block, count,
+                                parameter_dtype,
+                                ElementAt(parameter_dtype, parameter, in_unit),
+                                ElementAt(parameter_dtype, out, in_unit));
+               });
+  });
+  CopyPadding(unit, parameter_dtype, parameter, out);
 }
 
 void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,

@@ -15,6 +15,8 @@
 //   w  = w (1 - lr * decay)
 //        - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 //
+// Columns of padding keep their values, and nothing reads their gradient.
+//
 // Numerics   An element's bits depend on its own inputs (Muon: on its unit's)
 //            and not on where a range starts or ends or on alignment. Factors
 //            are made in fp64 and rounded to f32 once.
@@ -34,8 +36,10 @@ namespace muonshard {
 struct MuonUnit {
   int64_t rows = 0;
   int64_t cols = 0;
-  // Blocks of columns; empty for one block.
+  // Blocks of columns; empty for one block of all but the padding.
   std::span<const int64_t> column_blocks;
+  // The last columns, which are in no block.
+  int64_t padding_columns = 0;
   int32_t fan_out_dimension = 0;  // As in ParameterSpec.
 };
 
@@ -49,6 +53,10 @@ struct UpdateFactors {
 
 // In floats, for one unit.
 int64_t MuonWorkspaceCount(const MuonUnit& unit);
+
+// Sets the gradient of padding columns to zero, so that no norm sees it.
+void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,
+                  void* gradient);
 
 // `gradient` and `parameter` hold rows * cols elements of their types. `out`
 // takes the new parameter, of the type of `parameter`, and may be the same

@@ -6,6 +6,7 @@
 #include "optimizer/compute/exact_sum.h"
 #include "optimizer/compute/gradient_norm.h"
 #include "optimizer/compute/update.h"
+#include "optimizer/muon_unit.h"
 
 namespace muonshard {
 namespace {
@@ -23,12 +24,13 @@ std::vector<Unit> UnitsOf(const ParameterSpec& spec) {
   const int64_t matrix_rows = spec.shape[spec.shape.size() - 2];
   const int64_t bank = spec.shape.size() == 3 ? spec.shape[0] : 1;
   std::vector<int64_t> row_blocks = {matrix_rows};
-  if (spec.blocks.dimension == 0 && !spec.blocks.sizes.empty()) {
-    row_blocks = spec.blocks.sizes;
+  if (spec.blocks.dimension == 0) {
+    row_blocks = {matrix_rows - spec.blocks.padding};
+    if (!spec.blocks.sizes.empty()) row_blocks = spec.blocks.sizes;
   }
   std::vector<Unit> units;
-  int64_t offset = 0;
   for (int64_t matrix = 0; matrix < bank; ++matrix) {
+    int64_t offset = matrix * matrix_rows * cols;
     for (const int64_t rows : row_blocks) {
       units.push_back({.offset = offset, .rows = rows, .cols = cols});
       offset += rows * cols;
@@ -37,17 +39,9 @@ std::vector<Unit> UnitsOf(const ParameterSpec& spec) {
   return units;
 }
 
-MuonUnit ToMuonUnit(const ParameterSpec& spec, const Unit& unit) {
-  MuonUnit result = {.rows = unit.rows,
-                     .cols = unit.cols,
-                     .column_blocks = {},
-                     .fan_out_dimension = spec.fan_out_dimension};
-  if (spec.blocks.dimension == 1) result.column_blocks = spec.blocks.sizes;
-  return result;
-}
-
-// Adds the squares of one reduced gradient; returns how many are not finite.
-int64_t AddSquaresOf(const ParameterSpec& spec, const std::byte* gradient,
+// Clears the padding of one reduced gradient and adds its squares; returns how
+// many are not finite.
+int64_t AddSquaresOf(const ParameterSpec& spec, std::byte* gradient,
                      ExactSum& squares) {
   const DataType type = spec.gradient_dtype;
   if (spec.rule != Rule::kMuon) {
@@ -55,9 +49,10 @@ int64_t AddSquaresOf(const ParameterSpec& spec, const std::byte* gradient,
   }
   int64_t non_finite = 0;
   for (const Unit& unit : UnitsOf(spec)) {
-    const size_t offset = static_cast<size_t>(unit.offset) * ByteWidth(type);
-    non_finite +=
-        AddSquares(type, gradient + offset, unit.rows * unit.cols, squares);
+    std::byte* begin =
+        gradient + static_cast<size_t>(unit.offset) * ByteWidth(type);
+    ClearPadding(MuonUnitOf(spec, unit.rows), type, begin);
+    non_finite += AddSquares(type, begin, unit.rows * unit.cols, squares);
   }
   return non_finite;
 }
@@ -203,7 +198,7 @@ void UnshardedOptimizer::UpdateMuon(const MuonOptions& options,
       .clip = clip_factor,
       .step = parameter.steps};
   for (const Unit& unit : UnitsOf(spec)) {
-    const MuonUnit muon_unit = ToMuonUnit(spec, unit);
+    const MuonUnit muon_unit = MuonUnitOf(spec, unit.rows);
     const size_t offset = static_cast<size_t>(unit.offset);
     const size_t count = static_cast<size_t>(unit.rows * unit.cols);
     std::vector<float> workspace(
