@@ -15,23 +15,10 @@ std::byte* ElementAt(const AlignedBuffer& buffer, int64_t offset,
 }  // namespace
 
 BucketBuffers::BucketBuffers(const Plan& plan, Rank rank)
-    : plan_(plan), places_(plan.specs.size()) {
+    : plan_(plan), memory_(plan.buckets.size()), places_(plan.specs.size()) {
   for (size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     const auto index = static_cast<int32_t>(b);
-    const BucketClass& bucket_class = class_of(index);
-    const auto count = static_cast<size_t>(bucket.count);
-    const std::vector<Rank> group = plan.GroupOf(bucket.bucket_class, rank);
-    Memory memory;
-    memory.gradients =
-        AlignedBuffer(count * ByteWidth(bucket_class.gradient_dtype));
-    memory.parameters =
-        AlignedBuffer(count * ByteWidth(bucket_class.parameter_dtype));
-    memory.group_rank = static_cast<int32_t>(
-        std::find(group.begin(), group.end(), rank) - group.begin());
-    memory.first_replica =
-        plan.ReplicasOf(bucket.bucket_class, rank).front() == rank;
-    memory_.push_back(std::move(memory));
     for (const int32_t parameter : bucket.parameters) {
       places_[static_cast<size_t>(parameter)].bucket = index;
     }
@@ -39,7 +26,33 @@ BucketBuffers::BucketBuffers(const Plan& plan, Rank rank)
       places_[static_cast<size_t>(bucket.pieces[i].parameter)].pieces.push_back(
           static_cast<int32_t>(i));
     }
+    if (!plan.LivesOn(bucket.bucket_class, rank)) continue;
+    const std::vector<Rank> group = plan.GroupOf(bucket.bucket_class, rank);
+    Memory& memory = memory_[b];
+    memory.parameters =
+        AlignedBuffer(static_cast<size_t>(bucket.count) *
+                      ByteWidth(class_of(index).parameter_dtype));
+    memory.group_rank = static_cast<int32_t>(
+        std::find(group.begin(), group.end(), rank) - group.begin());
+    memory.counts_in_norm = plan.CountsInNorm(bucket.bucket_class, rank);
   }
+}
+
+void BucketBuffers::HoldGradients() {
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const auto index = static_cast<int32_t>(b);
+    AlignedBuffer& gradients = memory_[b].gradients;
+    if (!lives(index) || gradients.data() != nullptr) continue;
+    gradients = AlignedBuffer(static_cast<size_t>(bucket_at(index).count) *
+                              ByteWidth(class_of(index).gradient_dtype));
+    gradient_bytes_ += static_cast<int64_t>(gradients.bytes());
+  }
+}
+
+void BucketBuffers::ReleaseGradients(int32_t bucket) {
+  AlignedBuffer& gradients = memory_[static_cast<size_t>(bucket)].gradients;
+  gradient_bytes_ -= static_cast<int64_t>(gradients.bytes());
+  gradients = AlignedBuffer();
 }
 
 MutableBuffer BucketBuffers::gradients(int32_t bucket) {
@@ -80,6 +93,7 @@ std::byte* BucketBuffers::parameter_of(int32_t bucket, const Piece& piece) {
 
 std::byte* BucketBuffers::whole_gradient_of(int32_t parameter) {
   const int32_t bucket = bucket_of(parameter);
+  if (at(bucket).gradients.data() == nullptr) return nullptr;
   const std::vector<Piece>& pieces = bucket_at(bucket).pieces;
   const std::span<const int32_t> own = pieces_of(parameter);
   const Piece& first = pieces[static_cast<size_t>(own.front())];

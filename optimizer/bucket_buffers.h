@@ -3,14 +3,18 @@
 //
 // A bucket has two flat buffers of the same layout: one for gradients, which
 // is reduced in place, and one for new parameters, which is gathered in place.
+// A bucket whose parameters do not live on the rank has neither.
 //
 // Threads    Pieces do not overlap, so tasks may fill different parameters at
-//            once. Who reads and writes when is the affair of Reducer and
-//            Updater.
+//            once. Who reads, writes and releases when is the affair of Reducer
+//            and Updater.
+// Memory     That of gradients is there from the first HoldGradients on, but
+//            for buckets that were released since the last.
 
 #ifndef OPTIMIZER_BUCKET_BUFFERS_H_
 #define OPTIMIZER_BUCKET_BUFFERS_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -36,10 +40,25 @@ class BucketBuffers {
     return places_[static_cast<size_t>(parameter)].pieces;
   }
 
-  // The own group rank in the bucket's group, and whether this is the first of
-  // the replicas, whose segments alone are counted in norms.
+  // Whether the bucket's parameters live on this rank. If not, its group rank
+  // owns no piece, and nothing from `gradients` on is asked of it.
+  bool lives(int32_t bucket) const {
+    return at(bucket).group_rank != kNoGroupRank;
+  }
+
+  // The own group rank in the bucket's group, and whether the own segment is
+  // one of those that are counted in norms.
   int32_t group_rank(int32_t bucket) const { return at(bucket).group_rank; }
-  bool counts_in_norm(int32_t bucket) const { return at(bucket).first_replica; }
+  bool counts_in_norm(int32_t bucket) const {
+    return at(bucket).counts_in_norm;
+  }
+
+  // Makes the gradient buffers that are not there, of zeros.
+  void HoldGradients();
+  // Gives the gradient buffer of a bucket back.
+  void ReleaseGradients(int32_t bucket);
+  // Bytes of all gradient buffers that are there.
+  int64_t gradient_bytes() const { return gradient_bytes_; }
 
   // The whole buffers, and the own segment in each.
   MutableBuffer gradients(int32_t bucket);
@@ -52,15 +71,18 @@ class BucketBuffers {
   std::byte* parameter_of(int32_t bucket, const Piece& piece);
 
   // Where all of a parameter's gradient lies, or null if it is in more than
-  // one run or some of it, its padding rows, in none.
+  // one run, if some of it, its padding rows, is in none, or if it is not
+  // there.
   std::byte* whole_gradient_of(int32_t parameter);
 
  private:
+  static constexpr int32_t kNoGroupRank = -1;
+
   struct Memory {
     AlignedBuffer gradients;
     AlignedBuffer parameters;
-    int32_t group_rank = 0;
-    bool first_replica = true;
+    int32_t group_rank = kNoGroupRank;
+    bool counts_in_norm = false;
   };
   struct Place {
     int32_t bucket = 0;
@@ -79,7 +101,8 @@ class BucketBuffers {
 
   const Plan& plan_;
   std::vector<Memory> memory_;  // By bucket.
-  std::vector<Place> places_;   // By parameter.
+  std::atomic<int64_t> gradient_bytes_ = 0;
+  std::vector<Place> places_;  // By parameter.
 };
 
 }  // namespace muonshard

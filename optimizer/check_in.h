@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,12 +19,18 @@ namespace muonshard {
 
 class CheckInLedger {
  public:
-  explicit CheckInLedger(const std::vector<ParameterSpec>& specs)
-      : specs_(specs), counts_(specs.size()) {}
+  // `lives_here` says of each parameter whether this rank has it. `specs`
+  // outlives the ledger.
+  CheckInLedger(const std::vector<ParameterSpec>& specs,
+                std::vector<bool> lives_here)
+      : specs_(specs),
+        lives_here_(std::move(lives_here)),
+        counts_(specs.size()) {}
 
   void Begin(int64_t step, int32_t micro_batches);
 
-  // Which check-in of the step this is.
+  // Which check-in of the step this is. Of a kSyncOnly parameter none is known
+  // to be the last.
   struct Turn {
     bool first = false;
     bool last = false;
@@ -33,15 +40,18 @@ class CheckInLedger {
   absl::StatusOr<Turn> Count(int32_t parameter, int64_t count, DataType dtype);
 
   // After the last check-in: marks what is missing. By parameter, whether
-  // there was no gradient at all.
+  // there was no gradient at all although it lives here.
   std::vector<bool> End();
 
   const std::optional<StepFailure>& failure() const { return failure_; }
 
  private:
+  absl::Status CheckGradient(const ParameterSpec& spec, int64_t count,
+                             DataType dtype) const;
   absl::Status Fail(int32_t parameter, FailureKind kind, absl::Status error);
 
   const std::vector<ParameterSpec>& specs_;
+  const std::vector<bool> lives_here_;  // By parameter.
   int64_t step_ = 0;
   int32_t micro_batches_ = 0;
   std::vector<int32_t> counts_;  // By parameter.

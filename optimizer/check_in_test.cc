@@ -27,7 +27,7 @@ std::vector<ParameterSpec> TwoSpecs() {
 
 TEST(CheckInLedgerTest, TheFirstAndTheLastTurnOfAStepAreKnown) {
   const std::vector<ParameterSpec> specs = TwoSpecs();
-  CheckInLedger ledger(specs);
+  CheckInLedger ledger(specs, {true, true});
   ledger.Begin(1, 3);
   const auto first = ledger.Count(0, 4, DataType::kF32);
   ASSERT_THAT(first, IsOk());
@@ -42,7 +42,7 @@ TEST(CheckInLedgerTest, TheFirstAndTheLastTurnOfAStepAreKnown) {
 
 TEST(CheckInLedgerTest, OneTooManyIsRefusedAndFailsTheStepUntilTheNext) {
   const std::vector<ParameterSpec> specs = TwoSpecs();
-  CheckInLedger ledger(specs);
+  CheckInLedger ledger(specs, {true, true});
   ledger.Begin(4, 1);
   ASSERT_THAT(ledger.Count(0, 4, DataType::kF32), IsOk());
   EXPECT_FALSE(ledger.failure().has_value());
@@ -57,7 +57,7 @@ TEST(CheckInLedgerTest, OneTooManyIsRefusedAndFailsTheStepUntilTheNext) {
 
 TEST(CheckInLedgerTest, TooFewAreAFailureOnlyOfThoseThatCameAndMustComeAgain) {
   const std::vector<ParameterSpec> specs = TwoSpecs();
-  CheckInLedger ledger(specs);
+  CheckInLedger ledger(specs, {true, true});
   ledger.Begin(1, 2);
   ASSERT_THAT(ledger.Count(1, 4, DataType::kF32), IsOk());
   EXPECT_THAT(ledger.End(), ElementsAre(true, false));
@@ -71,7 +71,7 @@ TEST(CheckInLedgerTest, TooFewAreAFailureOnlyOfThoseThatCameAndMustComeAgain) {
 
 TEST(CheckInLedgerTest, SizeAndTypeAreChecked) {
   const std::vector<ParameterSpec> specs = TwoSpecs();
-  CheckInLedger ledger(specs);
+  CheckInLedger ledger(specs, {true, true});
   ledger.Begin(1, 1);
   EXPECT_THAT(ledger.Count(1, 3, DataType::kF32),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -86,6 +86,42 @@ TEST(CheckInLedgerTest, SizeAndTypeAreChecked) {
   // The failure of the lowest parameter is the one that is reported.
   ASSERT_TRUE(ledger.failure().has_value());
   EXPECT_EQ(ledger.failure()->parameter, 0);
+}
+
+TEST(CheckInLedgerTest, ASyncOnlyParameterMayComeAnyNumberOfTimes) {
+  std::vector<ParameterSpec> specs = TwoSpecs();
+  specs[0].check_ins = CheckIns::kSyncOnly;
+  CheckInLedger ledger(specs, {true, true});
+  for (const int32_t times : {1, 2, 5}) {
+    ledger.Begin(1, 2);
+    for (int32_t i = 0; i < times; ++i) {
+      const auto turn = ledger.Count(0, 4, DataType::kF32);
+      ASSERT_THAT(turn, IsOk());
+      EXPECT_EQ(turn->first, i == 0);
+      // Another may come, so none is the last.
+      EXPECT_FALSE(turn->last);
+    }
+    EXPECT_THAT(ledger.End(), ElementsAre(false, true));
+    EXPECT_FALSE(ledger.failure().has_value());
+  }
+  ledger.Begin(2, 2);
+  EXPECT_THAT(ledger.End(), ElementsAre(true, true));
+  EXPECT_FALSE(ledger.failure().has_value());
+}
+
+TEST(CheckInLedgerTest, WhatDoesNotLiveHereIsRefusedAndNeverAbsent) {
+  const std::vector<ParameterSpec> specs = TwoSpecs();
+  CheckInLedger ledger(specs, {false, true});
+  ledger.Begin(1, 1);
+  EXPECT_THAT(ledger.End(), ElementsAre(false, true));
+  EXPECT_FALSE(ledger.failure().has_value());
+  ledger.Begin(2, 1);
+  EXPECT_THAT(ledger.Count(0, 4, DataType::kF32),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "\"exact\": want it where the parameter lives"));
+  ASSERT_TRUE(ledger.failure().has_value());
+  EXPECT_EQ(ledger.failure()->kind, FailureKind::kDoesNotLiveHere);
+  EXPECT_THAT(ledger.End(), ElementsAre(false, true));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "optimizer/compute/gradient_norm.h"
@@ -18,7 +19,7 @@ constexpr size_t kNonFinite = kExactSumLimbs;
 constexpr size_t kFirstAbsent = kExactSumLimbs + 1;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
-constexpr int64_t kFailureKinds = 5;
+constexpr int64_t kFailureKinds = 6;
 
 // What StepFailure::parameter means with kStepOptions.
 constexpr std::array<const char*, 3> kFieldNames = {
@@ -84,6 +85,9 @@ absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
       return absl::AbortedError(absl::StrCat(
           "the step was not taken: the reduction of the bucket of parameter \"",
           plan.specs[parameter].name, "\" failed on rank ", rank));
+    case FailureKind::kDoesNotLiveHere:
+      what = "was checked in where it does not live,";
+      break;
     case FailureKind::kStepOptions:
       break;
   }
@@ -107,18 +111,11 @@ ControlVector::ControlVector(const Plan& plan, Rank rank)
   const std::vector<int32_t> coordinates = plan.mesh.Coordinates(rank);
   size_t next = kFirstAbsent;
   for (const ParameterSpec& spec : plan.specs) {
-    AbsentSlots slots;
-    slots.first = next;
-    for (size_t a = 0; a < plan.mesh.axes().size(); ++a) {
-      const MeshAxis& axis = plan.mesh.axes()[a];
-      if (RoleOver(spec, axis.name) != AxisRole::kDistinct) continue;
-      const auto degree = static_cast<size_t>(axis.degree);
-      slots.places *= degree;
-      slots.own = slots.own * degree + static_cast<size_t>(coordinates[a]);
-    }
-    slots.rank_count = plan.mesh.size() / static_cast<int64_t>(slots.places);
-    next += slots.places;
-    absent_.push_back(slots);
+    ParameterPlaces places(spec, plan.mesh);
+    const size_t first = next;
+    next += places.count();
+    const std::optional<size_t> own = places.PlaceOf(coordinates);
+    absent_.push_back({first, std::move(places), own});
   }
   sum_count_ = next;
 }
@@ -131,7 +128,10 @@ void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
   input.squared_norm.Export(sums.first<kExactSumLimbs>());
   sums[kNonFinite] = input.non_finite_count;
   for (size_t p = 0; p < absent_.size(); ++p) {
-    if (input.absent[p]) sums[absent_[p].first + absent_[p].own] = 1;
+    const AbsentSlots& slots = absent_[p];
+    if (input.absent[p] && slots.own.has_value()) {
+      sums[slots.first + *slots.own] = 1;
+    }
   }
   const auto facts = FactsOf(input);
   for (size_t f = 0; f < facts.size(); ++f) {
@@ -151,13 +151,15 @@ absl::Status ControlVector::CheckAbsent(
     const std::vector<int64_t>& sums) const {
   for (size_t p = 0; p < absent_.size(); ++p) {
     if (plan_.specs[p].absent_gradient != AbsentGradient::kError) continue;
-    for (size_t place = 0; place < absent_[p].places; ++place) {
-      if (sums[absent_[p].first + place] < absent_[p].rank_count) continue;
+    const AbsentSlots& slots = absent_[p];
+    for (size_t place = 0; place < slots.places.count(); ++place) {
+      if (sums[slots.first + place] < slots.places.rank_count()) continue;
+      const std::string where = slots.places.Name(place);
       return absl::FailedPreconditionError(absl::StrCat(
           "the step was not taken: parameter \"", plan_.specs[p].name,
-          "\" has a gradient on none of its ", absent_[p].rank_count,
-          " ranks; want one on at least one, or absent_gradient zeros or "
-          "skip"));
+          "\" has a gradient on none of its ", slots.places.rank_count(),
+          " ranks", where.empty() ? "" : " at ", where,
+          "; want one on at least one, or absent_gradient zeros or skip"));
     }
   }
   return absl::OkStatus();
@@ -185,8 +187,10 @@ StepDecision ControlVector::Decide(const ControlInput& input,
   decision.status = CheckAbsent(sums);
   if (!decision.status.ok()) return decision;
   for (size_t p = 0; p < absent_.size(); ++p) {
+    const AbsentSlots& slots = absent_[p];
     decision.absent_everywhere[p] =
-        sums[absent_[p].first + absent_[p].own] == absent_[p].rank_count;
+        slots.own.has_value() &&
+        sums[slots.first + *slots.own] == slots.places.rank_count();
   }
   ExactSum squared_norm;
   squared_norm.AddLimbs(

@@ -6,8 +6,8 @@
 //            parameter on how many ranks it is absent
 // Least      [x, -x] of each fact that must be equal, and the first failure
 // Result     A pure function of the reduced vectors, so every rank decides the
-//            same. A parameter that lives apart over an axis (kDistinct) has
-//            one absent count for each place where it lives.
+//            same. A parameter has one absent count for each place where it
+//            lives; see parameter_places.h.
 
 #ifndef OPTIMIZER_CONTROL_VECTOR_H_
 #define OPTIMIZER_CONTROL_VECTOR_H_
@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "optimizer/compute/exact_sum.h"
+#include "optimizer/parameter_places.h"
 #include "optimizer/plan.h"
 #include "optimizer/step_options.h"
 
@@ -31,6 +32,7 @@ enum class FailureKind : int32_t {
   kWrongGradient = 2,
   kStepOptions = 3,      // `parameter` is a field, see FirstFieldOutOfRange.
   kFailedReduction = 4,  // `parameter` is the first of the bucket.
+  kDoesNotLiveHere = 5,
 };
 
 // Why this rank cannot take the step.
@@ -47,7 +49,7 @@ struct ControlInput {
   ExactSum squared_norm;  // Of what this rank counts; see Reducer.
   int64_t non_finite_count = 0;
   std::optional<StepFailure> failure;  // The first by parameter.
-  std::vector<bool> absent;            // By parameter.
+  std::vector<bool> absent;  // By parameter; false where it does not live.
 };
 
 struct StepDecision {
@@ -76,10 +78,9 @@ class ControlVector {
 
  private:
   struct AbsentSlots {
-    size_t first = 0;        // In the sums.
-    size_t places = 1;       // Where the parameter lives apart.
-    size_t own = 0;          // Which of them is this rank's.
-    int64_t rank_count = 1;  // Ranks of each place.
+    size_t first = 0;           // In the sums.
+    ParameterPlaces places;     // One slot for each.
+    std::optional<size_t> own;  // Which of them is this rank's, if any.
   };
 
   absl::Status CheckAbsent(const std::vector<int64_t>& sums) const;

@@ -98,6 +98,31 @@ absl::Status ValidatePlan(const PlanOptions& plan) {
     return Invalid("plan.rank_memory_bytes_max", ">= 0",
                    plan.rank_memory_bytes_max);
   }
+  switch (plan.hierarchy) {
+    case Hierarchy::kOff:
+    case Hierarchy::kOn:
+    case Hierarchy::kAuto:
+      return absl::OkStatus();
+  }
+  return Invalid("plan.hierarchy", "one of Hierarchy",
+                 static_cast<int>(plan.hierarchy));
+}
+
+absl::Status ValidateStep(const OptimizerOptions& options) {
+  if (options.gather != GatherMode::kEager &&
+      options.gather != GatherMode::kLazy) {
+    return Invalid("gather", "one of GatherMode",
+                   static_cast<int>(options.gather));
+  }
+  if (options.equality_check_interval < 0) {
+    return Invalid("equality_check_interval", ">= 0",
+                   options.equality_check_interval);
+  }
+  if (options.timeout <= absl::ZeroDuration() ||
+      options.timeout == absl::InfiniteDuration()) {
+    return Invalid("timeout", "finite and > 0",
+                   absl::FormatDuration(options.timeout));
+  }
   return absl::OkStatus();
 }
 
@@ -111,12 +136,7 @@ absl::Status Validate(const OptimizerOptions& options) {
   if (absl::Status s = ValidateMuon(options.muon); !s.ok()) return s;
   if (absl::Status s = ValidateAdamW(options.adamw); !s.ok()) return s;
   if (absl::Status s = ValidatePlan(options.plan); !s.ok()) return s;
-  if (options.timeout <= absl::ZeroDuration() ||
-      options.timeout == absl::InfiniteDuration()) {
-    return Invalid("timeout", "finite and > 0",
-                   absl::FormatDuration(options.timeout));
-  }
-  return absl::OkStatus();
+  return ValidateStep(options);
 }
 
 }  // namespace muonshard

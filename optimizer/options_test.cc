@@ -135,6 +135,34 @@ TEST(OptionsTest, PlanLimitsHaveTheirRanges) {
   ExpectTaken([](OptimizerOptions& o) { o.plan.bucket_bytes_max = 1; });
 }
 
+TEST(OptionsTest, AnUnknownHierarchyOrGatherModeIsRefused) {
+  ExpectRefused("option plan.hierarchy: want one of Hierarchy, got 77",
+                [](OptimizerOptions& o) {
+                  o.plan.hierarchy = static_cast<Hierarchy>(77);
+                });
+  ExpectRefused(
+      "option gather: want one of GatherMode, got 77",
+      [](OptimizerOptions& o) { o.gather = static_cast<GatherMode>(77); });
+  for (const Hierarchy hierarchy :
+       {Hierarchy::kOff, Hierarchy::kOn, Hierarchy::kAuto}) {
+    ExpectTaken(
+        [hierarchy](OptimizerOptions& o) { o.plan.hierarchy = hierarchy; });
+  }
+  for (const GatherMode gather : {GatherMode::kEager, GatherMode::kLazy}) {
+    ExpectTaken([gather](OptimizerOptions& o) { o.gather = gather; });
+  }
+}
+
+TEST(OptionsTest, TheEqualityCheckIntervalIsNotNegative) {
+  ExpectRefused("option equality_check_interval: want >= 0, got -1",
+                [](OptimizerOptions& o) { o.equality_check_interval = -1; });
+  for (const int64_t interval : {0, 1, 100}) {
+    ExpectTaken([interval](OptimizerOptions& o) {
+      o.equality_check_interval = interval;
+    });
+  }
+}
+
 TEST(OptionsTest, TheTimeoutIsFiniteAndPositive) {
   for (const absl::Duration timeout :
        {absl::ZeroDuration(), absl::Seconds(-1), absl::InfiniteDuration(),

@@ -28,6 +28,15 @@ struct LevelScales {
   double replicas = 1;
 };
 
+// The parameters of `buffers` that this rank has.
+std::vector<bool> LivesHere(const BucketBuffers& buffers) {
+  std::vector<bool> lives(buffers.plan().specs.size());
+  for (size_t p = 0; p < lives.size(); ++p) {
+    lives[p] = buffers.lives(buffers.bucket_of(static_cast<int32_t>(p)));
+  }
+  return lives;
+}
+
 LevelScales ScalesOf(const BucketClass& bucket_class, int64_t divisor) {
   const double whole = 1.0 / static_cast<double>(divisor);
   if (bucket_class.replica_size == 1) return {.shards = whole};
@@ -53,10 +62,11 @@ Reducer::Reducer(Runtime& runtime, const OptimizerOptions& options,
       spans_(spans),
       mutex_(runtime.NewMutex()),
       filled_(runtime.NewCondition()),
-      ledger_(plan_.specs),
+      ledger_(plan_.specs, LivesHere(buffers)),
       buckets_(plan_.buckets.size()) {}
 
 void Reducer::Begin(int64_t step, int32_t micro_batches) {
+  buffers_.HoldGradients();
   // A view is zero when the backward finds it.
   for (size_t p = 0; p < plan_.specs.size(); ++p) {
     if (plan_.specs[p].gradient_mode != GradientMode::kView) continue;
@@ -70,11 +80,20 @@ void Reducer::Begin(int64_t step, int32_t micro_batches) {
   open_ = true;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     buckets_[b].missing =
-        static_cast<int32_t>(plan_.buckets[b].parameters.size());
+        buffers_.lives(static_cast<int32_t>(b))
+            ? static_cast<int32_t>(plan_.buckets[b].parameters.size())
+            : 0;
   }
 }
 
 void* Reducer::View(int32_t parameter) {
+  MutexLock lock(*mutex_);
+  // After Finish the memory may be released at any moment.
+  if (options_.release_gradients && !open_) return nullptr;
+  return LockedView(parameter);
+}
+
+void* Reducer::LockedView(int32_t parameter) {
   const ParameterSpec& spec = plan_.specs[static_cast<size_t>(parameter)];
   if (spec.gradient_mode != GradientMode::kView) return nullptr;
   return buffers_.whole_gradient_of(parameter);
@@ -102,14 +121,13 @@ absl::Status Reducer::GradientReady(int32_t parameter, const void* data,
         ledger_.Count(parameter, data == nullptr ? 0 : count, dtype);
     if (!counted.ok()) return counted.status();
     turn = *counted;
-    const void* view = View(parameter);
+    const void* view = LockedView(parameter);
     if (view != nullptr && data != view) ++view_misses_;
     ++filling_;
   }
-  // Who may check in less often than declared may have just done so for the
-  // last time.
+  // Where the number of check-ins is not known, any may have been the last.
   if (turn.last || spec.gradient_mode != GradientMode::kCopyLast ||
-      spec.check_ins == CheckIns::kAtMost) {
+      spec.check_ins != CheckIns::kExactly) {
     Fill(parameter, data, dtype, turn.first);
   }
   MutexLock lock(*mutex_);
@@ -151,6 +169,7 @@ void Reducer::Fill(int32_t parameter, const void* data, DataType dtype,
 
 void Reducer::Clear(int32_t parameter) {
   const int32_t bucket = buffers_.bucket_of(parameter);
+  if (!buffers_.lives(bucket)) return;
   const std::vector<Piece>& pieces =
       plan_.buckets[static_cast<size_t>(bucket)].pieces;
   const size_t width = ByteWidth(buffers_.gradients(bucket).type);
@@ -182,6 +201,7 @@ void Reducer::LaunchFull() {
   while (next_launch_ < buckets_.size() &&
          buckets_[next_launch_].missing == 0) {
     const auto bucket = static_cast<int32_t>(next_launch_++);
+    if (!buffers_.lives(bucket)) continue;
     const absl::Status launched = Launch(bucket);
     if (!launched.ok()) {
       // The other ranks must not wait for what will not come, and a level that

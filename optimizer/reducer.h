@@ -3,20 +3,26 @@
 // Life of a bucket in one step: check-ins fill it; when it is full and every
 // earlier bucket has been launched, it is reduced over its group and then over
 // its replicas; behind that, on the compute stream, the own segment's squares
-// are summed. `Finish` launches what is left, full or not.
+// are summed. `Finish` launches what is left, full or not. A bucket with a
+// kSyncOnly parameter is full then and not before; one whose parameters do not
+// live on this rank is passed over.
 //
 // In this file
 //   launch order  the order of Plan::buckets, on every rank, whatever the order
 //                 of check-ins
 //
 // Ordering     `Begin` comes after the last step's updates and gathers have
-//              ended: they read the buffers that are filled now.
+//              ended: they read the buffers that are filled now, and release
+//              those that `Begin` makes anew.
 // Threads      `GradientReady` and `View` from any task, at once for different
 //              parameters; the rest from the program.
 // Numerics     f32 is summed unscaled and scaled by 1/divisor once, by the last
-//              level. Of f16 and bf16 each level scales its own result by
-//              1/(its ranks) before rounding and the last takes the rest, so
-//              that no level overflows where the mean does not.
+//              level. Of f16 and bf16 the first of two levels gives the mean of
+//              its ranks, which is no larger than the largest of them, and the
+//              last takes the rest of the divisor. That is 1/(its ranks) over
+//              replicate axes, and 1 over partial ones, whose parts are summed
+//              and not averaged. So nothing overflows where the result does
+//              not.
 // Errors       A failed launch or reduction fails the step, see `summary`.
 
 #ifndef OPTIMIZER_REDUCER_H_
@@ -58,7 +64,7 @@ class Reducer {
           SpanRecorder& spans);
 
   void Begin(int64_t step, int32_t micro_batches);
-  void* View(int32_t parameter);
+  void* View(int32_t parameter);  // See ShardedOptimizer::GradientView.
   absl::Status GradientReady(int32_t parameter, const void* data, int64_t count,
                              DataType dtype);
 
@@ -87,7 +93,8 @@ class Reducer {
 
   void Fill(int32_t parameter, const void* data, DataType dtype, bool first);
   void Clear(int32_t parameter);
-  // The next three hold mutex_.
+  // The next five hold mutex_.
+  void* LockedView(int32_t parameter);
   void LaunchFull();
   absl::Status Launch(int32_t bucket);
   void EnqueueSummary(int32_t bucket, const absl::Status& launched);

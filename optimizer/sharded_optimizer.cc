@@ -62,7 +62,7 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
 
   absl::Status BindParameter(int32_t p, void* data) override;
   void* GradientView(int32_t p) override {
-    return CheckIndex(p).ok() ? reducer_.View(p) : nullptr;
+    return CheckIndex(p).ok() && LivesHere(p) ? reducer_.View(p) : nullptr;
   }
   absl::Status BeginStep(int32_t micro_batches) override;
   absl::Status GradientReady(int32_t p, const void* data, int64_t count,
@@ -82,10 +82,18 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
  private:
   absl::Time Deadline() const { return runtime_.Now() + options_.timeout; }
   absl::Status CheckIndex(int32_t p) const;
+  bool LivesHere(int32_t p) const {
+    return buffers_.lives(buffers_.bucket_of(p));
+  }
+  // That the memory of p at `data` is no other parameter's.
+  absl::Status CheckUnclaimed(int32_t p, const std::byte* data) const;
+  absl::Status CheckAllBound() const;
+  absl::Status AwaitLastStep();
   // Runs a wait for other ranks and reports its span.
   template <typename Wait>
   auto Exposed(Wait wait) -> decltype(wait());
   absl::Status WaitForAllBuckets();
+
   const OptimizerOptions options_;
   Collective& world_;
   Runtime& runtime_;
@@ -112,9 +120,38 @@ absl::Status ShardedOptimizerImpl::CheckIndex(int32_t p) const {
       "parameter ", p, ": want an index in [0, ", plan_.specs.size(), ")"));
 }
 
+absl::Status ShardedOptimizerImpl::CheckUnclaimed(int32_t p,
+                                                  const std::byte* data) const {
+  const auto bytes_of = [this](int32_t index) {
+    const ParameterSpec& spec = plan_.specs[static_cast<size_t>(index)];
+    return static_cast<uintptr_t>(ElementCount(spec)) * ByteWidth(spec.dtype);
+  };
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  for (size_t i = 0; i < plan_.specs.size(); ++i) {
+    const auto other = static_cast<int32_t>(i);
+    const std::byte* bound = updater_.segments().bound(other);
+    if (bound == nullptr) continue;
+    const auto other_begin = reinterpret_cast<uintptr_t>(bound);
+    if (begin >= other_begin + bytes_of(other) ||
+        other_begin >= begin + bytes_of(p)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter \"", plan_.specs[static_cast<size_t>(p)].name,
+                     "\": want memory of its own, got some that parameter \"",
+                     plan_.specs[i].name, "\" is bound to"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShardedOptimizerImpl::BindParameter(int32_t p, void* data) {
   if (absl::Status s = CheckIndex(p); !s.ok()) return s;
   const std::string& name = plan_.specs[static_cast<size_t>(p)].name;
+  if (!LivesHere(p)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter \"", name, "\" does not live on rank ",
+                     ToInt(world_.rank()), "; want it bound where it does"));
+  }
   if (data == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter \"", name, "\": want memory, got null"));
@@ -127,7 +164,21 @@ absl::Status ShardedOptimizerImpl::BindParameter(int32_t p, void* data) {
     return absl::FailedPreconditionError(
         absl::StrCat("parameter \"", name, "\" is bound already"));
   }
-  updater_.segments().Bind(p, static_cast<std::byte*>(data));
+  auto* memory = static_cast<std::byte*>(data);
+  if (absl::Status s = CheckUnclaimed(p, memory); !s.ok()) return s;
+  updater_.segments().Bind(p, memory);
+  return absl::OkStatus();
+}
+
+absl::Status ShardedOptimizerImpl::CheckAllBound() const {
+  for (size_t p = 0; p < plan_.specs.size(); ++p) {
+    const auto index = static_cast<int32_t>(p);
+    if (!LivesHere(index) || updater_.segments().bound(index) != nullptr) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "parameter \"", plan_.specs[p].name, "\" is not bound to memory"));
+  }
   return absl::OkStatus();
 }
 
@@ -138,15 +189,21 @@ absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
   }
   if (phase_ == Phase::kBackward || phase_ == Phase::kReduced) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "BeginStep: step ", step_, " is not over; want Finish and Step"));
+        "BeginStep of ", micro_batches, " micro-batches: step ", step_, " of ",
+        micro_batches_, " is not over; want Finish and Step"));
   }
-  for (size_t p = 0; p < plan_.specs.size(); ++p) {
-    if (updater_.segments().bound(static_cast<int32_t>(p)) != nullptr) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "parameter \"", plan_.specs[p].name, "\" is not bound to memory"));
-  }
-  // What the last step's update reads must not change under it. An error of
-  // that step does not stop this one, once it has been told.
+  if (absl::Status s = CheckAllBound(); !s.ok()) return s;
+  if (absl::Status s = AwaitLastStep(); !s.ok()) return s;
+  ++step_;
+  reducer_.Begin(step_, micro_batches);
+  micro_batches_ = micro_batches;
+  phase_ = Phase::kBackward;
+  return absl::OkStatus();
+}
+
+// What the last step's update reads must not change under it. An error of that
+// step does not stop the next, once it has been told.
+absl::Status ShardedOptimizerImpl::AwaitLastStep() {
   const absl::Status waited = WaitForAllBuckets();
   for (size_t b = 0; b < plan_.buckets.size(); ++b) {
     if (!updater_.pending(static_cast<int32_t>(b))) continue;
@@ -165,10 +222,6 @@ absl::Status ShardedOptimizerImpl::BeginStep(int32_t micro_batches) {
         " failed, so other ranks may have decided otherwise; want a new group "
         "and a new optimizer"));
   }
-  ++step_;
-  reducer_.Begin(step_, micro_batches);
-  micro_batches_ = micro_batches;
-  phase_ = Phase::kBackward;
   return absl::OkStatus();
 }
 
@@ -198,7 +251,7 @@ absl::Status ShardedOptimizerImpl::Step(ReducedGradients gradients,
     filled.adamw_learning_rate = options_.adamw.learning_rate;
   }
   updater_.Step(step_, micro_batches_, filled);
-  if (!options_.overlap) return Synchronize();
+  if (options_.gather == GatherMode::kEager) return Synchronize();
   if (options_.synchronous_errors) return Outcome().status();
   return absl::OkStatus();
 }
@@ -271,6 +324,7 @@ absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {
   statistics.bucket_bytes_sent = *buckets;
   statistics.control_bytes_sent = control->bytes_sent();
   statistics.view_misses = reducer_.view_misses();
+  statistics.gradient_bytes_held = buffers_.gradient_bytes();
   return statistics;
 }
 

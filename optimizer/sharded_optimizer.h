@@ -10,6 +10,8 @@
 // In this file
 //   p        index of a parameter in the specs given to `Create`
 //   program  the task that calls everything but GradientReady
+//   here     on the own rank; where a parameter does not live it has no memory,
+//            no gradient and nothing to wait for
 //
 // Ordering     All ranks begin, finish and step in the same order, with the
 //              same micro-batches and options. The order of gradients, and
@@ -18,12 +20,13 @@
 //              task, the rest from the program alone. Finish waits for the
 //              GradientReady that have begun.
 // Memory       Parameters are the caller's, bound once; they are read while an
-//              update runs and written only inside WaitForParameters and
-//              Synchronize. Gradients are borrowed for the call. State and
-//              buckets are the optimizer's.
+//              update runs and written only inside WaitForParameters,
+//              Synchronize and, with GatherMode::kEager, Step. Gradients are
+//              borrowed for the call. State and buckets are the optimizer's.
 // Numerics     Same inputs and a plugin that promises `canonical`: the same
 //              bits on every rank, for every number of ranks that gives the
-//              same fold of gradients, every bucket size, overlap on or off.
+//              same fold of gradients, every bucket size, overlap on or off,
+//              gathers eager or lazy.
 // Errors       A step is a transaction: what is wrong with it on one rank, or a
 //              gradient that is not finite, leaves every parameter and all
 //              state as they were, on all ranks. The error names rank and
@@ -45,38 +48,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "collectives/collective.h"
 #include "collectives/data_type.h"
+#include "optimizer/optimizer_environment.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
 #include "optimizer/reduced_gradients.h"
 #include "optimizer/step_options.h"
-#include "optimizer/step_trace.h"
 #include "topology/mesh.h"
 
 namespace muonshard {
-
-// Since creation, on this rank.
-struct OptimizerStatistics {
-  // Payload sent to reduce and to gather, by the plugins' counters.
-  uint64_t bucket_bytes_sent = 0;
-  uint64_t control_bytes_sent = 0;
-  // Gradients that a kView parameter had elsewhere at check-in.
-  int64_t view_misses = 0;
-};
-
-// What a rank brings besides what all ranks declare alike.
-struct OptimizerEnvironment {
-  StepTraceSink trace;
-  // The identity of the own host. Empty: LocalHostId().
-  std::string host_id;
-  // Other groups of the ranks of `world`, of any plugin, from which the host
-  // and lane levels of hierarchical groups are split; see `Create` for how long
-  // they live. Null: `world`. Null or not alike on all ranks.
-  Collective* host_level_world = nullptr;
-  Collective* lane_level_world = nullptr;
-};
 
 class ShardedOptimizer {
  public:
@@ -92,24 +75,28 @@ class ShardedOptimizer {
 
   virtual const Plan& plan() const = 0;
 
-  // Gives the memory of parameter p: all its elements in its dtype. Before the
-  // first BeginStep, once for each parameter.
+  // Gives the memory of parameter p: all its elements in its dtype, and none of
+  // another's. Before the first BeginStep, once for each that lives here.
   virtual absl::Status BindParameter(int32_t p, void* data) = 0;
 
   // Where a kView parameter accumulates its gradient, all zeros between
-  // BeginStep and the first backward. Null if p lies in several pieces or has
-  // another mode; such gradients are given to GradientReady.
+  // BeginStep and the first backward. Null if p lies in several pieces, has
+  // another mode (such gradients are given to GradientReady) or does not live
+  // here. Asked for anew in each step if gradients are released: the memory is
+  // given back after Finish, and is elsewhere in the next step.
   virtual void* GradientView(int32_t p) = 0;
 
-  // Declares the step's micro-batches, >= 1.
+  // Declares the step's micro-batches, >= 1. Not before the last step is over.
   virtual absl::Status BeginStep(int32_t micro_batches) = 0;
 
   // Checks in the gradient of p for one micro-batch: `count` elements of
   // `dtype` (of the spec's gradient_dtype; any floating type for kAccumulate).
   // For kAccumulate they are this micro-batch's alone; for kView, where `data`
   // may be the view itself, and kCopyLast they are the sum of the step's
-  // micro-batches so far. Not for one p from two tasks at once. An error of a
-  // p in a step is this call's, and also fails the step on every rank.
+  // micro-batches so far. A kSyncOnly parameter checks in as often as it likes,
+  // once or more, whatever the micro-batches. Not for one p from two tasks at
+  // once. An error of a p in a step is this call's, and also fails the step on
+  // every rank.
   virtual absl::Status GradientReady(int32_t p, const void* data, int64_t count,
                                      DataType dtype) = 0;
 
@@ -117,7 +104,8 @@ class ShardedOptimizer {
   virtual absl::StatusOr<ReducedGradients> Finish() = 0;
 
   // Decides once, on all ranks alike: update or skip, with which clip factor;
-  // then updates and gathers.
+  // then updates and gathers. Returns when that is under way, or over, as
+  // OptimizerOptions::gather and `synchronous_errors` say.
   virtual absl::Status Step(ReducedGradients gradients,
                             const StepOptions& options) = 0;
 
@@ -125,8 +113,8 @@ class ShardedOptimizer {
   virtual absl::StatusOr<StepOutcome> Outcome() = 0;
 
   // Waits until parameter p, the one named `name`, or all have their new
-  // values. Gathers come in forward order. A parameter that does not live here
-  // has nothing to wait for.
+  // values. Gathers come in forward order, those of later parameters while
+  // earlier ones are used.
   virtual absl::Status WaitForParameters(int32_t p) = 0;
   virtual absl::Status WaitForParameters(absl::string_view name) = 0;
   virtual absl::Status WaitForParameters() = 0;

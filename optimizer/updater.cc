@@ -83,10 +83,12 @@ void Updater::Step(int64_t step, int32_t micro_batches,
     const auto part = static_cast<int32_t>(i);
     compute_.Enqueue([this, record, part](absl::Status upstream) {
       if (record->decision.outcome.updated) Update(*record, part);
+      if (options_.release_gradients) ReleaseGradients(part);
       return upstream;
     });
     const Event updated = compute_.Record();
     for (const int32_t bucket : plan_.parts[i].buckets) {
+      if (!buffers_.lives(bucket)) continue;
       absl::StatusOr<Work> gather = PostGather(bucket, step, updated, deadline);
       if (!gather.ok()) {
         // The other ranks must not wait for what will not come.
@@ -171,6 +173,12 @@ void Updater::Update(const Record& record, int32_t part) {
     muon += segments_.Update(bucket, record.decision, record.control.options);
   }
   spans_.Record(SpanKind::kUpdate, record.control.step, part, begin, muon);
+}
+
+void Updater::ReleaseGradients(int32_t part) {
+  for (const int32_t bucket : plan_.parts[static_cast<size_t>(part)].buckets) {
+    if (buffers_.lives(bucket)) buffers_.ReleaseGradients(bucket);
+  }
 }
 
 absl::StatusOr<Work> Updater::PostGather(int32_t bucket, int64_t step,

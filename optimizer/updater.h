@@ -9,7 +9,10 @@
 //
 // Ordering     Everything is posted by `Step`, in plan order, whatever the
 //              decision will be: a skipped step gathers too, and copies
-//              nothing.
+//              nothing. Buckets whose parameters do not live on this rank are
+//              passed over.
+// Memory       Of gradients that are to be released, a part's are given back
+//              behind its update, updated or not.
 // Threads      `WaitForBucket` and `pending` from any task, the rest from the
 //              program.
 // Errors       A failed control all-reduce reads as "skip" and is the step's
@@ -49,6 +52,7 @@ class Updater {
           Stream& compute, SpanRecorder& spans);
 
   SegmentUpdater& segments() { return segments_; }
+  const SegmentUpdater& segments() const { return segments_; }
 
   // Launches control, updates and gathers of the step that `reducer` finished.
   void Step(int64_t step, int32_t micro_batches, const StepOptions& options);
@@ -107,6 +111,7 @@ class Updater {
                            absl::Time deadline);
   void Decide(Record& record, absl::Status upstream);
   void Update(const Record& record, int32_t part);
+  void ReleaseGradients(int32_t part);
   absl::StatusOr<Work> PostGather(int32_t bucket, int64_t step,
                                   const Event& updated, absl::Time deadline);
   static Answer AwaitDecision(const Record& record, absl::Time deadline);
