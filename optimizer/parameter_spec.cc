@@ -198,6 +198,42 @@ absl::string_view AxisRoleName(AxisRole role) {
   return "unknown";
 }
 
+absl::string_view GradientModeName(GradientMode mode) {
+  switch (mode) {
+    case GradientMode::kView:
+      return "view";
+    case GradientMode::kCopyLast:
+      return "copy_last";
+    case GradientMode::kAccumulate:
+      return "accumulate";
+  }
+  return "unknown";
+}
+
+absl::string_view AbsentGradientName(AbsentGradient absent) {
+  switch (absent) {
+    case AbsentGradient::kError:
+      return "error";
+    case AbsentGradient::kZeros:
+      return "zeros";
+    case AbsentGradient::kSkip:
+      return "skip";
+  }
+  return "unknown";
+}
+
+absl::string_view CheckInsName(CheckIns check_ins) {
+  switch (check_ins) {
+    case CheckIns::kExactly:
+      return "exactly";
+    case CheckIns::kAtMost:
+      return "at_most";
+    case CheckIns::kSyncOnly:
+      return "sync_only";
+  }
+  return "unknown";
+}
+
 absl::Status Validate(const ParameterSpec& spec, const Mesh& mesh) {
   if (spec.name.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -119,6 +119,9 @@ bool LivesOn(const ParameterSpec& spec, const Mesh& mesh, Rank rank);
 
 absl::string_view RuleName(Rule rule);
 absl::string_view AxisRoleName(AxisRole role);
+absl::string_view GradientModeName(GradientMode mode);
+absl::string_view AbsentGradientName(AbsentGradient absent);
+absl::string_view CheckInsName(CheckIns check_ins);
 
 // Checks one parameter on its own and against `mesh`.
 absl::Status Validate(const ParameterSpec& spec, const Mesh& mesh);

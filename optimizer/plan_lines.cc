@@ -21,30 +21,6 @@ std::string ListText(const std::vector<T>& values) {
   return absl::StrCat("[", absl::StrJoin(values, ","), "]");
 }
 
-absl::string_view GradientModeName(GradientMode mode) {
-  switch (mode) {
-    case GradientMode::kView:
-      return "view";
-    case GradientMode::kCopyLast:
-      return "copy_last";
-    case GradientMode::kAccumulate:
-      return "accumulate";
-  }
-  return "unknown";
-}
-
-absl::string_view AbsentGradientName(AbsentGradient absent) {
-  switch (absent) {
-    case AbsentGradient::kError:
-      return "error";
-    case AbsentGradient::kZeros:
-      return "zeros";
-    case AbsentGradient::kSkip:
-      return "skip";
-  }
-  return "unknown";
-}
-
 absl::string_view MuonScaleName(MuonScale scale) {
   switch (scale) {
     case MuonScale::kSpectral:
@@ -133,8 +109,7 @@ std::string ParameterLine(const Plan& plan, size_t index) {
   absl::StrAppend(&line, " roles=[", RolesText(spec, plan.mesh),
                   "] gradient_mode=", GradientModeName(spec.gradient_mode),
                   " absent_gradient=", AbsentGradientName(spec.absent_gradient),
-                  " check_ins=",
-                  spec.check_ins == CheckIns::kExactly ? "exactly" : "at_most",
+                  " check_ins=", CheckInsName(spec.check_ins),
                   " learning_rate_scale=", Text(spec.learning_rate_scale),
                   " weight_decay=", spec.weight_decay ? 1 : 0,
                   " divisor=", plan.divisors[index]);

@@ -12,6 +12,7 @@ namespace {
 constexpr absl::string_view kGpt2Name = "gpt2-124m";
 constexpr absl::string_view kGpt1300MName = "gpt-1.3b";
 constexpr absl::string_view kLlama3Name = "llama3-8b";
+constexpr absl::string_view kDeepSeekMoeName = "deepseek-moe-16b";
 
 void AddElementWise(std::string name, std::vector<int64_t> shape,
                     std::vector<ParameterSpec>& specs) {
@@ -41,6 +42,16 @@ void AddLinear(const std::string& name, const std::vector<int64_t>& row_blocks,
                int64_t cols, std::vector<ParameterSpec>& specs) {
   AddMatrix(name + ".weight", row_blocks, cols, specs);
   AddElementWise(name + ".bias", {specs.back().shape[0]}, specs);
+}
+
+// A bank of `count` matrices of `row_blocks` x `cols`.
+void AddExperts(std::string name, int64_t count, bool live_apart,
+                const std::vector<int64_t>& row_blocks, int64_t cols,
+                std::vector<ParameterSpec>& specs) {
+  AddMatrix(std::move(name), row_blocks, cols, specs);
+  ParameterSpec& spec = specs.back();
+  spec.shape.insert(spec.shape.begin(), count);
+  if (live_apart) spec.roles["ep"] = AxisRole::kDistinct;
 }
 
 }  // namespace
@@ -96,16 +107,61 @@ std::vector<ParameterSpec> Llama3Parameters8B() {
   return specs;
 }
 
+absl::StatusOr<std::vector<ParameterSpec>> DeepSeekMoeParameters16B(
+    const Mesh& mesh) {
+  constexpr int64_t kLayers = 28;
+  constexpr int64_t kWidth = 2048;
+  constexpr int64_t kDenseHidden = 10944;
+  constexpr int64_t kExperts = 64;
+  constexpr int64_t kExpertHidden = 1408;
+  constexpr int64_t kSharedHidden = 2 * kExpertHidden;
+  constexpr int64_t kVocabulary = 102400;
+  const absl::StatusOr<int> axis = mesh.AxisIndex("ep");
+  const int64_t degree =
+      axis.ok() ? mesh.axes()[static_cast<size_t>(*axis)].degree : 1;
+  if (kExperts % degree != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model \"", kDeepSeekMoeName,
+                                                   "\": want an \"ep\" that "
+                                                   "divides its ",
+                                                   kExperts, " experts, got ",
+                                                   degree));
+  }
+  const int64_t own_experts = kExperts / degree;
+  std::vector<ParameterSpec> specs;
+  AddElementWise("token_embedding", {kVocabulary, kWidth}, specs);
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    const std::string prefix = absl::StrCat("layers.", layer, ".");
+    AddElementWise(prefix + "attention_norm", {kWidth}, specs);
+    AddMatrix(prefix + "attention.qkv", {kWidth, kWidth, kWidth}, kWidth,
+              specs);
+    AddMatrix(prefix + "attention.out", {kWidth}, kWidth, specs);
+    AddElementWise(prefix + "mlp_norm", {kWidth}, specs);
+    const int64_t hidden = layer == 0 ? kDenseHidden : kSharedHidden;
+    AddMatrix(prefix + "mlp.gate_up", {hidden, hidden}, kWidth, specs);
+    AddMatrix(prefix + "mlp.down", {kWidth}, hidden, specs);
+    if (layer == 0) continue;
+    AddElementWise(prefix + "router", {kExperts, kWidth}, specs);
+    AddExperts(prefix + "experts.gate_up", own_experts, axis.ok(),
+               {kExpertHidden, kExpertHidden}, kWidth, specs);
+    AddExperts(prefix + "experts.down", own_experts, axis.ok(), {kWidth},
+               kExpertHidden, specs);
+  }
+  AddElementWise("final_norm", {kWidth}, specs);
+  AddElementWise("head", {kVocabulary, kWidth}, specs);
+  return specs;
+}
+
 std::vector<std::string> ModelNames() {
   return {std::string(kGpt2Name), std::string(kGpt1300MName),
-          std::string(kLlama3Name)};
+          std::string(kLlama3Name), std::string(kDeepSeekMoeName)};
 }
 
 absl::StatusOr<std::vector<ParameterSpec>> ModelParameters(
-    absl::string_view name) {
+    absl::string_view name, const Mesh& mesh) {
   if (name == kGpt2Name) return Gpt2Parameters124M();
   if (name == kGpt1300MName) return GptParameters1300M();
   if (name == kLlama3Name) return Llama3Parameters8B();
+  if (name == kDeepSeekMoeName) return DeepSeekMoeParameters16B(mesh);
   return absl::NotFoundError(absl::StrCat("no model \"", name, "\"; there are ",
                                           absl::StrJoin(ModelNames(), ", ")));
 }

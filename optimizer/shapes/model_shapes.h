@@ -5,8 +5,10 @@
 //   of rows, gate and up one of two. Embeddings, heads, norms and biases are
 //   element-wise.
 //
-// Result     f32 throughout and sharded over every axis; parameters in forward
-//            order.
+//   experts are banks of matrices, and live apart over an axis named "ep"
+//
+// Result     f32 throughout and sharded over every axis, but for the experts of
+//            a mesh with an axis "ep"; parameters in forward order.
 
 #ifndef OPTIMIZER_SHAPES_MODEL_SHAPES_H_
 #define OPTIMIZER_SHAPES_MODEL_SHAPES_H_
@@ -18,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "optimizer/parameter_spec.h"
+#include "topology/mesh.h"
 
 namespace muonshard {
 
@@ -41,12 +44,19 @@ std::vector<ParameterSpec> GptParameters1300M();
 // Llama 3 8B: 32 query heads and 8 key and value heads of 128, untied head.
 std::vector<ParameterSpec> Llama3Parameters8B();
 
+// DeepSeekMoE 16B: 28 layers, of which all but the first have 64 routed experts
+// and two shared ones. Each rank has an even share of the experts over "ep",
+// whose degree divides 64.
+absl::StatusOr<std::vector<ParameterSpec>> DeepSeekMoeParameters16B(
+    const Mesh& mesh);
+
 // The names `ModelParameters` takes.
 std::vector<std::string> ModelNames();
 
-// kNotFound lists the names there are.
+// kNotFound lists the names there are; kInvalidArgument says how the model does
+// not fit the mesh.
 absl::StatusOr<std::vector<ParameterSpec>> ModelParameters(
-    absl::string_view name);
+    absl::string_view name, const Mesh& mesh = Mesh());
 
 }  // namespace muonshard
 

@@ -32,6 +32,7 @@ const ParameterSpec& Find(const std::vector<ParameterSpec>& specs,
 TEST(ModelShapesTest, ModelsHaveTheirPublishedSizes) {
   EXPECT_EQ(ElementsOf(Gpt2Parameters124M()), 124'439'808);
   EXPECT_EQ(ElementsOf(Llama3Parameters8B()), 8'030'261'248);
+  EXPECT_EQ(ElementsOf(*DeepSeekMoeParameters16B(Mesh())), 16'375'728'128);
 }
 
 // 12 l d d + 13 l d for the layers, (v + c + 2) d around them.
@@ -46,9 +47,9 @@ TEST(ModelShapesTest, GptHasTheSizeOfItsFormula) {
 TEST(ModelShapesTest, EveryParameterIsValid) {
   for (const std::string& name : ModelNames()) {
     const absl::StatusOr<std::vector<ParameterSpec>> specs =
-        ModelParameters(name);
+        ModelParameters(name, *Mesh::Parse("dp=4,ep=8"));
     ASSERT_TRUE(specs.ok()) << specs.status();
-    const absl::Status status = ValidateAll(*specs, *Mesh::Parse("dp=4"));
+    const absl::Status status = ValidateAll(*specs, *Mesh::Parse("dp=4,ep=8"));
     EXPECT_TRUE(status.ok()) << name << ": " << status;
   }
 }
@@ -65,12 +66,30 @@ TEST(ModelShapesTest, StackedMatricesAreBlocksOfRows) {
   EXPECT_TRUE(Find(llama, "layers.0.mlp.down").blocks.sizes.empty());
 }
 
+TEST(ModelShapesTest, ExpertsLiveApartOverTheirAxis) {
+  const Mesh mesh = *Mesh::Parse("moe_sharding=2,ep=8");
+  const std::vector<ParameterSpec> specs = *DeepSeekMoeParameters16B(mesh);
+  const ParameterSpec& experts = Find(specs, "layers.27.experts.gate_up");
+  EXPECT_THAT(experts.shape, ElementsAre(8, 2 * 1408, 2048));
+  EXPECT_THAT(experts.blocks.sizes, ElementsAre(1408, 1408));
+  EXPECT_EQ(RoleOver(experts, "ep"), AxisRole::kDistinct);
+  EXPECT_EQ(RoleOver(experts, "moe_sharding"), AxisRole::kShard);
+  EXPECT_EQ(RoleOver(Find(specs, "layers.27.router"), "ep"), AxisRole::kShard);
+}
+
+TEST(ModelShapesTest, ExpertsThatDoNotDivideAreRefused) {
+  const absl::Status status =
+      ModelParameters("deepseek-moe-16b", *Mesh::Parse("ep=12")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("64 experts, got 12"));
+}
+
 TEST(ModelShapesTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = ModelParameters("gpt5").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("no model \"gpt5\"; there are gpt2-124m, gpt-1.3b, "
-                        "llama3-8b"));
+                        "llama3-8b, deepseek-moe-16b"));
 }
 
 }  // namespace

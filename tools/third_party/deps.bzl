@@ -7,6 +7,7 @@ _SYSTEM = {
     "boost_context": "//tools/third_party:boost_context.BUILD",
     "com_google_absl": "//tools/third_party:absl.BUILD",
     "googletest": "//tools/third_party:googletest.BUILD",
+    "nlohmann_json": "//tools/third_party:nlohmann_json.BUILD",
     "openblas": "//tools/third_party:openblas.BUILD",
     "torch": "//tools/third_party:torch.BUILD",
 }
