@@ -1,16 +1,14 @@
 #include "optimizer/control_vector.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "optimizer/compute/gradient_norm.h"
+#include "optimizer/step_fields.h"
 
 namespace muonshard {
 namespace {
@@ -19,21 +17,10 @@ constexpr size_t kNonFinite = kExactSumLimbs;
 constexpr size_t kFirstAbsent = kExactSumLimbs + 1;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
-constexpr int64_t kFailureKinds = 6;
-
-// What StepFailure::parameter means with kStepOptions.
-constexpr std::array<const char*, 3> kFieldNames = {
-    "clip_norm", "muon_learning_rate", "adamw_learning_rate"};
-
-std::array<double, 3> FieldsOf(const StepOptions& options) {
-  return {options.clip_norm, options.muon_learning_rate.value_or(0),
-          options.adamw_learning_rate.value_or(0)};
-}
-
-bool IsInRange(double field) { return field >= 0 && std::isfinite(field); }
+constexpr int64_t kFailureKinds = 7;
 
 struct Fact {
-  const char* name;
+  std::string name;
   int64_t value;  // In [0, 2^63), so that its negative exists.
 };
 
@@ -46,68 +33,23 @@ int64_t Mixed(double value) {
   return static_cast<int64_t>((x ^ (x >> 31)) >> 1);
 }
 
-std::array<Fact, 5> FactsOf(const ControlInput& input) {
-  const auto rate = [](const std::optional<double>& value) {
-    return value.has_value() ? Mixed(*value) : int64_t{0};
-  };
-  return {{
-      {"step number", input.step},
-      {"number of micro-batches", input.micro_batches},
-      {"clip norm", Mixed(input.options.clip_norm)},
-      {"Muon learning rate", rate(input.options.muon_learning_rate)},
-      {"AdamW learning rate", rate(input.options.adamw_learning_rate)},
-  }};
-}
-
-constexpr size_t kFirstFailure = 2 * std::tuple_size_v<std::array<Fact, 5>>;
-
-absl::Status FailureStatus(int64_t code, int32_t size, const Plan& plan) {
-  const auto kind = static_cast<FailureKind>(code % kFailureKinds);
-  const int64_t rank = code / kFailureKinds % size;
-  const auto parameter = static_cast<size_t>(code / kFailureKinds / size);
-  if (kind == FailureKind::kStepOptions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the step was not taken: rank ", rank, " gave a ",
-        kFieldNames[parameter], " out of range; want a finite number >= 0"));
+std::vector<Fact> FactsOf(const ControlInput& input,
+                          const std::vector<std::string>& schedules) {
+  std::vector<Fact> facts = {{"step number", input.step},
+                             {"number of micro-batches", input.micro_batches}};
+  for (StepField& field : FieldsOf(input.options, schedules)) {
+    facts.push_back({std::move(field.name), Mixed(field.value)});
   }
-  const char* what = "";
-  switch (kind) {
-    case FailureKind::kTooManyCheckIns:
-      what = "was checked in more often than there are micro-batches";
-      break;
-    case FailureKind::kTooFewCheckIns:
-      what = "was checked in less often than there are micro-batches";
-      break;
-    case FailureKind::kWrongGradient:
-      what = "was checked in with a gradient of the wrong size or dtype";
-      break;
-    case FailureKind::kFailedReduction:
-      return absl::AbortedError(absl::StrCat(
-          "the step was not taken: the reduction of the bucket of parameter \"",
-          plan.specs[parameter].name, "\" failed on rank ", rank));
-    case FailureKind::kDoesNotLiveHere:
-      what = "was checked in where it does not live,";
-      break;
-    case FailureKind::kStepOptions:
-      break;
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the step was not taken: parameter \"",
-                   plan.specs[parameter].name, "\" ", what, " on rank ", rank));
+  return facts;
 }
 
 }  // namespace
 
-std::optional<int32_t> FirstFieldOutOfRange(const StepOptions& options) {
-  const std::array<double, 3> fields = FieldsOf(options);
-  for (size_t f = 0; f < fields.size(); ++f) {
-    if (!IsInRange(fields[f])) return static_cast<int32_t>(f);
-  }
-  return std::nullopt;
-}
-
 ControlVector::ControlVector(const Plan& plan, Rank rank)
-    : plan_(plan), rank_(rank) {
+    : plan_(plan),
+      rank_(rank),
+      schedules_(SchedulesOf(plan.specs)),
+      fact_count_(FactsOf({}, schedules_).size()) {
   const std::vector<int32_t> coordinates = plan.mesh.Coordinates(rank);
   size_t next = kFirstAbsent;
   for (const ParameterSpec& spec : plan.specs) {
@@ -120,7 +62,17 @@ ControlVector::ControlVector(const Plan& plan, Rank rank)
   sum_count_ = next;
 }
 
-size_t ControlVector::least_count() { return kFirstFailure + 1; }
+std::optional<StepFailure> ControlVector::Check(
+    const StepOptions& options) const {
+  const std::vector<StepField> fields = FieldsOf(options, schedules_);
+  for (size_t f = 0; f < fields.size(); ++f) {
+    if (IsInRange(fields[f])) continue;
+    return StepFailure{.parameter = static_cast<int32_t>(f),
+                       .kind = FailureKind::kStepOptions};
+  }
+  if (Validate(options, schedules_).ok()) return std::nullopt;
+  return StepFailure{.parameter = 0, .kind = FailureKind::kUnknownSchedule};
+}
 
 void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
                            std::span<int64_t> least) const {
@@ -133,18 +85,72 @@ void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
       sums[slots.first + *slots.own] = 1;
     }
   }
-  const auto facts = FactsOf(input);
+  const std::vector<Fact> facts = FactsOf(input, schedules_);
   for (size_t f = 0; f < facts.size(); ++f) {
     least[2 * f] = facts[f].value;
     least[2 * f + 1] = -facts[f].value;
   }
-  least[kFirstFailure] = kNoFailure;
+  int64_t& first_failure = least[2 * fact_count_];
+  first_failure = kNoFailure;
   if (input.failure.has_value()) {
     const int64_t place =
         int64_t{input.failure->parameter} * plan_.mesh.size() + ToInt(rank_);
-    least[kFirstFailure] =
+    first_failure =
         place * kFailureKinds + static_cast<int64_t>(input.failure->kind);
   }
+}
+
+absl::Status ControlVector::FailureStatus(int64_t code) const {
+  const auto kind = static_cast<FailureKind>(code % kFailureKinds);
+  const int64_t size = plan_.mesh.size();
+  const int64_t rank = code / kFailureKinds % size;
+  const auto index = static_cast<size_t>(code / kFailureKinds / size);
+  const auto of_parameter = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the step was not taken: parameter \"",
+                     plan_.specs[index].name, "\" ", what, " on rank ", rank));
+  };
+  switch (kind) {
+    case FailureKind::kTooManyCheckIns:
+      return of_parameter(
+          "was checked in more often than there are micro-batches");
+    case FailureKind::kTooFewCheckIns:
+      return of_parameter(
+          "was checked in less often than there are micro-batches");
+    case FailureKind::kWrongGradient:
+      return of_parameter(
+          "was checked in with a gradient of the wrong size or dtype");
+    case FailureKind::kDoesNotLiveHere:
+      return of_parameter("was checked in where it does not live,");
+    case FailureKind::kFailedReduction:
+      return absl::AbortedError(
+          absl::StrCat("the step was not taken: the reduction of the bucket "
+                       "of parameter \"",
+                       plan_.specs[index].name, "\" failed on rank ", rank));
+    case FailureKind::kStepOptions: {
+      const StepField field = FieldsOf({}, schedules_)[index];
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the step was not taken: rank ", rank, " gave ", field.name,
+          " out of range; want it ", RangeText(field)));
+    }
+    case FailureKind::kUnknownSchedule:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the step was not taken: rank ", rank,
+                   " gave the factor of a schedule that no parameter has"));
+}
+
+absl::Status ControlVector::CheckFacts(
+    const ControlInput& input, const std::vector<int64_t>& least) const {
+  const std::vector<Fact> facts = FactsOf(input, schedules_);
+  for (size_t f = 0; f < facts.size(); ++f) {
+    if (least[2 * f] == -least[2 * f + 1]) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", input.step, " was not taken: the ", facts[f].name,
+                     " is not the same on all ranks"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ControlVector::CheckAbsent(
@@ -171,19 +177,12 @@ StepDecision ControlVector::Decide(const ControlInput& input,
   StepDecision decision;
   decision.outcome.step = input.step;
   decision.absent_everywhere.resize(absent_.size());
-  if (least[kFirstFailure] != kNoFailure) {
-    decision.status =
-        FailureStatus(least[kFirstFailure], plan_.mesh.size(), plan_);
+  if (const int64_t failure = least[2 * fact_count_]; failure != kNoFailure) {
+    decision.status = FailureStatus(failure);
     return decision;
   }
-  const auto facts = FactsOf(input);
-  for (size_t f = 0; f < facts.size(); ++f) {
-    if (least[2 * f] == -least[2 * f + 1]) continue;
-    decision.status = absl::FailedPreconditionError(
-        absl::StrCat("step ", input.step, " was not taken: the ", facts[f].name,
-                     " is not the same on all ranks"));
-    return decision;
-  }
+  decision.status = CheckFacts(input, least);
+  if (!decision.status.ok()) return decision;
   decision.status = CheckAbsent(sums);
   if (!decision.status.ok()) return decision;
   for (size_t p = 0; p < absent_.size(); ++p) {
@@ -197,10 +196,20 @@ StepDecision ControlVector::Decide(const ControlInput& input,
       std::span<const int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
   StepOutcome& outcome = decision.outcome;
   outcome.non_finite_count = sums[kNonFinite];
-  outcome.gradient_norm = GlobalNorm(squared_norm);
+  const StepOptions& options = input.options;
+  outcome.gradient_norm = GlobalNorm(squared_norm, options.loss_scale);
+  outcome.clip_factor = ClipFactor(outcome.gradient_norm, options.clip_norm);
   outcome.updated = outcome.non_finite_count == 0;
-  outcome.clip_factor =
-      ClipFactor(outcome.gradient_norm, input.options.clip_norm);
+  decision.gradient_factor =
+      GradientFactor(outcome.clip_factor, options.loss_scale);
+  if (outcome.updated && MayOverflow(outcome.gradient_norm, outcome.clip_factor,
+                                     options.loss_scale)) {
+    outcome.updated = false;
+    decision.status = absl::FailedPreconditionError(absl::StrCat(
+        "step ", input.step, " was not taken: want gradients that f32 holds ",
+        "after the loss scale ", options.loss_scale, ", got a norm of ",
+        outcome.gradient_norm));
+  }
   return decision;
 }
 

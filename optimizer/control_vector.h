@@ -4,7 +4,8 @@
 //
 // Sums       the exact squared norm, non-finite elements, and for each
 //            parameter on how many ranks it is absent
-// Least      [x, -x] of each fact that must be equal, and the first failure
+// Least      [x, -x] of each fact that must be equal, the fields of the step's
+//            options among them, and the first failure
 // Result     A pure function of the reduced vectors, so every rank decides the
 //            same. A parameter has one absent count for each place where it
 //            lives; see parameter_places.h.
@@ -30,9 +31,10 @@ enum class FailureKind : int32_t {
   kTooManyCheckIns = 0,
   kTooFewCheckIns = 1,
   kWrongGradient = 2,
-  kStepOptions = 3,      // `parameter` is a field, see FirstFieldOutOfRange.
+  kStepOptions = 3,      // `parameter` is a field, see FieldsOf.
   kFailedReduction = 4,  // `parameter` is the first of the bucket.
   kDoesNotLiveHere = 5,
+  kUnknownSchedule = 6,  // `parameter` is 0.
 };
 
 // Why this rank cannot take the step.
@@ -56,6 +58,7 @@ struct StepDecision {
   // An error is the step's, on every rank.
   absl::Status status;
   StepOutcome outcome;
+  double gradient_factor = 1;  // What gradients are multiplied by.
   // By parameter: absent wherever this rank's values live.
   std::vector<bool> absent_everywhere;
 };
@@ -66,7 +69,11 @@ class ControlVector {
   ControlVector(const Plan& plan, Rank rank);
 
   size_t sum_count() const { return sum_count_; }
-  static size_t least_count();
+  size_t least_count() const { return 2 * fact_count_ + 1; }
+
+  // What is wrong with a step's options, if anything.
+  std::optional<StepFailure> Check(const StepOptions& options) const;
+  const std::vector<std::string>& schedules() const { return schedules_; }
 
   // Fills vectors of these counts.
   void Encode(const ControlInput& input, std::span<int64_t> sums,
@@ -83,17 +90,18 @@ class ControlVector {
     std::optional<size_t> own;  // Which of them is this rank's, if any.
   };
 
+  absl::Status FailureStatus(int64_t code) const;
+  absl::Status CheckFacts(const ControlInput& input,
+                          const std::vector<int64_t>& least) const;
   absl::Status CheckAbsent(const std::vector<int64_t>& sums) const;
 
   const Plan& plan_;
   const Rank rank_;
+  const std::vector<std::string> schedules_;
+  const size_t fact_count_;
   std::vector<AbsentSlots> absent_;  // By parameter.
   size_t sum_count_ = 0;
 };
-
-// Which of clip norm (0), Muon's (1) and AdamW's learning rate (2) is the first
-// that is negative or not finite.
-std::optional<int32_t> FirstFieldOutOfRange(const StepOptions& options);
 
 }  // namespace muonshard
 

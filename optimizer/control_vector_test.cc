@@ -51,7 +51,7 @@ class Ballot {
     for (int32_t r = 0; r < 4; ++r) {
       const ControlVector vector(plan_, Rank{r});
       std::vector<int64_t> own_sums(vector.sum_count());
-      std::vector<int64_t> own_least(ControlVector::least_count());
+      std::vector<int64_t> own_least(vector.least_count());
       vector.Encode(inputs[static_cast<size_t>(r)], own_sums, own_least);
       if (r == 0) {
         sums = own_sums;
@@ -104,11 +104,11 @@ TEST(ControlVectorTest, EveryFactThatDiffersIsNamed) {
   };
   expect([](ControlInput& i) { i.step = 6; }, "step number");
   expect([](ControlInput& i) { i.micro_batches = 2; }, "micro-batches");
-  expect([](ControlInput& i) { i.options.clip_norm = 0.5; }, "clip norm");
+  expect([](ControlInput& i) { i.options.clip_norm = 0.5; }, "clip_norm");
   expect([](ControlInput& i) { i.options.muon_learning_rate = 0.03; },
-         "Muon learning rate");
+         "muon_learning_rate");
   expect([](ControlInput& i) { i.options.adamw_learning_rate = 0.03; },
-         "AdamW learning rate");
+         "adamw_learning_rate");
 }
 
 TEST(ControlVectorTest, TheFirstFailureByParameterThenRankIsNamed) {
@@ -177,23 +177,25 @@ TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Plan plan = TwoParameterPlan(AbsentGradient::kError);
   StepOptions options;
-  EXPECT_EQ(FirstFieldOutOfRange(options), std::nullopt);
-  const auto expect = [&](int32_t field, const char* name) {
-    ASSERT_EQ(FirstFieldOutOfRange(options), field);
+  const ControlVector vector(plan, Rank{0});
+  EXPECT_EQ(vector.Check(options), std::nullopt);
+  const auto expect = [&](const std::string& text) {
     Ballot ballot(plan);
     ballot.inputs[2].options = options;
-    ballot.inputs[2].failure =
-        StepFailure{.parameter = field, .kind = FailureKind::kStepOptions};
-    EXPECT_THAT(ballot.DecisionOf(0).status,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         std::string("rank 2 gave a ") + name));
+    ballot.inputs[2].failure = vector.Check(options);
+    ASSERT_TRUE(ballot.inputs[2].failure.has_value());
+    EXPECT_THAT(
+        ballot.DecisionOf(0).status,
+        StatusIs(absl::StatusCode::kInvalidArgument, "rank 2 gave " + text));
   };
+  options.loss_scale = infinity;
+  expect("loss_scale out of range; want it in [1.17549e-38, 3.40282e+38]");
   options.adamw_learning_rate = infinity;
-  expect(2, "adamw_learning_rate");
+  expect("adamw_learning_rate out of range; want it finite and >= 0");
   options.muon_learning_rate = -1;
-  expect(1, "muon_learning_rate");
+  expect("muon_learning_rate out of range");
   options.clip_norm = std::numeric_limits<double>::quiet_NaN();
-  expect(0, "clip_norm");
+  expect("clip_norm out of range");
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "optimizer/compute/convert.h"
 #include "optimizer/compute/update.h"
 #include "optimizer/muon_unit.h"
+#include "optimizer/step_fields.h"
 
 namespace muonshard {
 SegmentUpdater::SegmentUpdater(Runtime& runtime,
@@ -28,7 +30,8 @@ SegmentUpdater::SegmentUpdater(Runtime& runtime,
       PieceState state{
           .piece = static_cast<int32_t>(i),
           .first = std::vector<float>(static_cast<size_t>(piece.count)),
-          .second = {}};
+          .second = {},
+          .master = {}};
       if (spec.rule == Rule::kMuon) {
         workspace_count = std::max(
             workspace_count, MuonWorkspaceCount(MuonUnitOf(spec, piece.rows)));
@@ -69,14 +72,15 @@ absl::Duration SegmentUpdater::Update(int32_t bucket,
       continue;
     }
     const absl::Time begin = runtime_.Now();
-    UpdatePiece(bucket, state, step, decision.outcome.clip_factor);
+    UpdatePiece(bucket, state, step, decision.gradient_factor);
     if (spec.rule == Rule::kMuon) muon += runtime_.Now() - begin;
   }
   return muon;
 }
 
 void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
-                                 const StepOptions& step, double clip) {
+                                 const StepOptions& step,
+                                 double gradient_factor) {
   const Piece& piece = plan_.buckets[static_cast<size_t>(bucket)]
                            .pieces[static_cast<size_t>(state.piece)];
   const auto p = static_cast<size_t>(piece.parameter);
@@ -87,22 +91,34 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
            : step.adamw_learning_rate.value_or(options_.adamw.learning_rate);
   const double decay =
       muon ? options_.muon.weight_decay : options_.adamw.weight_decay;
-  const UpdateFactors factors{.learning_rate = rate * spec.learning_rate_scale,
+  const UpdateFactors factors{.learning_rate = LearningRateOf(spec, rate, step),
                               .weight_decay = spec.weight_decay ? decay : 0,
-                              .clip = clip,
+                              .gradient_factor = gradient_factor,
                               .step = steps_[p]};
-  const std::byte* old =
-      bound_[p] +
-      static_cast<size_t>(piece.parameter_offset) * ByteWidth(spec.dtype);
+  DataType dtype = spec.dtype;
+  const void* old = bound_[p] + static_cast<size_t>(piece.parameter_offset) *
+                                    ByteWidth(dtype);
+  void* out = buffers_.parameter_of(bucket, piece);
+  const bool has_master = options_.master_weights && dtype != DataType::kF32;
+  if (has_master) {
+    if (state.master.empty()) {
+      state.master.resize(static_cast<size_t>(piece.count));
+      ToFloat(dtype, old, state.master);
+    }
+    dtype = DataType::kF32;
+    old = out = state.master.data();
+  }
   const std::byte* gradient = buffers_.gradient_of(bucket, piece);
-  std::byte* out = buffers_.parameter_of(bucket, piece);
   if (muon) {
     MuonUpdate(MuonUnitOf(spec, piece.rows), options_.muon, factors,
-               spec.gradient_dtype, gradient, state.first, spec.dtype, old, out,
+               spec.gradient_dtype, gradient, state.first, dtype, old, out,
                workspace_);
   } else {
     AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient,
-                state.first, state.second, spec.dtype, old, out);
+                state.first, state.second, dtype, old, out);
+  }
+  if (has_master) {
+    FromFloat(spec.dtype, state.master, buffers_.parameter_of(bucket, piece));
   }
 }
 

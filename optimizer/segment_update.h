@@ -3,6 +3,9 @@
 //
 // Threads    One task at a time.
 // Numerics   See compute/update.h; a unit's bits do not depend on its bucket.
+//            A narrow parameter with master weights is its f32 master, rounded
+//            to nearest even; the master is made from the parameter in the
+//            first step that updates it.
 
 #ifndef OPTIMIZER_SEGMENT_UPDATE_H_
 #define OPTIMIZER_SEGMENT_UPDATE_H_
@@ -47,10 +50,11 @@ class SegmentUpdater {
     int32_t piece = 0;
     std::vector<float> first;
     std::vector<float> second;
+    std::vector<float> master;  // Empty before the first update, or without.
   };
 
   void UpdatePiece(int32_t bucket, PieceState& state, const StepOptions& step,
-                   double clip);
+                   double gradient_factor);
 
   Runtime& runtime_;
   const OptimizerOptions& options_;

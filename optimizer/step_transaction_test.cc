@@ -232,11 +232,11 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
   StepOptions negative;
   negative.clip_norm = -1;
   for (const StepOptionsCase& options : std::vector<StepOptionsCase>{
-           {clip, "the clip norm is not the same on all ranks"},
-           {muon, "the Muon learning rate is not the same on all ranks"},
-           {adamw, "the AdamW learning rate is not the same on all ranks"},
-           {not_a_number, "rank 1 gave a muon_learning_rate out of range"},
-           {negative, "rank 1 gave a clip_norm out of range"}}) {
+           {clip, "the clip_norm is not the same on all ranks"},
+           {muon, "the muon_learning_rate is not the same on all ranks"},
+           {adamw, "the adamw_learning_rate is not the same on all ranks"},
+           {not_a_number, "rank 1 gave muon_learning_rate out of range"},
+           {negative, "rank 1 gave clip_norm out of range"}}) {
     ExpectNothingChanged(
         AllOf(::testing::Not(IsOk()),
               ::testing::ResultOf(

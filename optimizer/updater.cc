@@ -1,11 +1,11 @@
 #include "optimizer/updater.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/batch.h"
+#include "optimizer/step_fields.h"
 
 namespace muonshard {
 namespace {
@@ -57,14 +57,13 @@ void Updater::Step(int64_t step, int32_t micro_batches,
   record->control.options = options;
   record->control.failure = reducer_.failure();
   record->control.absent = reducer_.absent();
-  if (const std::optional<int32_t> field = FirstFieldOutOfRange(options);
-      field.has_value() && !record->control.failure.has_value()) {
-    record->control.failure =
-        StepFailure{.parameter = *field, .kind = FailureKind::kStepOptions};
+  record->options_status = Validate(options, control_vector_.schedules());
+  if (!record->control.failure.has_value()) {
+    record->control.failure = control_vector_.Check(options);
   }
   record->reductions = reducer_.works();
   record->sums.resize(control_vector_.sum_count());
-  record->least.resize(ControlVector::least_count());
+  record->least.resize(control_vector_.least_count());
   compute_.Enqueue([this, record](absl::Status upstream) {
     Fill(*record);
     return upstream;
@@ -156,11 +155,11 @@ void Updater::Decide(Record& record, absl::Status upstream) {
   if (!decision.status.ok()) {
     decision.outcome.updated = false;
     // What all ranks are told names the rank; the cause is known here alone.
-    if (!record.failure.ok()) {
-      decision.status =
-          absl::Status(decision.status.code(),
-                       absl::StrCat(decision.status.message(),
-                                    "; here: ", record.failure.message()));
+    for (const absl::Status& own : {record.options_status, record.failure}) {
+      if (own.ok()) continue;
+      decision.status = absl::Status(
+          decision.status.code(),
+          absl::StrCat(decision.status.message(), "; here: ", own.message()));
     }
   }
   if (decision.outcome.updated) segments_.BeginStep(decision);

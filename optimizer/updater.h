@@ -89,7 +89,8 @@ class Updater {
     ControlInput control;
     std::vector<int64_t> sums;
     std::vector<int64_t> least;
-    absl::Status failure;  // This rank's own, of a reduction.
+    absl::Status options_status;  // Of this rank's own options.
+    absl::Status failure;         // This rank's own, of a reduction.
     bool control_failed = false;
     StepDecision decision;
     std::vector<Work> reductions;

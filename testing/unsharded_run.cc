@@ -142,14 +142,10 @@ absl::StatusOr<UnshardedRun> RunUnsharded(const ShardedCase& sharded) {
     StepGradients gradients = GradientsOf(sharded, places, step);
     UnshardedStepInput input;
     input.gradients = std::move(gradients.local);
-    input.clip_norm = sharded.clip_norm;
-    absl::StatusOr<UnshardedStepOutcome> outcome = optimizer->Step(input);
+    input.options.clip_norm = sharded.clip_norm;
+    absl::StatusOr<StepOutcome> outcome = optimizer->Step(input);
     if (!outcome.ok()) return outcome.status();
-    run.outcomes.push_back({.step = step,
-                            .updated = outcome->updated,
-                            .gradient_norm = outcome->gradient_norm,
-                            .clip_factor = outcome->clip_factor,
-                            .non_finite_count = outcome->non_finite_count});
+    run.outcomes.push_back(*outcome);
   }
   run.parameters.assign(static_cast<size_t>(mesh->size()),
                         std::vector<ParameterBytes>(sharded.specs.size()));

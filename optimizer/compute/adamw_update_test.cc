@@ -43,8 +43,10 @@ std::vector<float> Rounded(DataType type, const std::vector<float>& values) {
 
 struct AdamWCase {
   AdamWOptions options;
-  UpdateFactors factors = {
-      .learning_rate = 0.01, .weight_decay = 0.1, .clip = 1, .step = 3};
+  UpdateFactors factors = {.learning_rate = 0.01,
+                           .weight_decay = 0.1,
+                           .gradient_factor = 1,
+                           .step = 3};
   DataType gradient_dtype = DataType::kF32;
   DataType parameter_dtype = DataType::kF32;
   std::vector<float> gradient = Wave(1000, 1.0);
@@ -119,7 +121,7 @@ TEST(AdamWUpdateTest, EachHyperParameterActsAsItsFormulaSays) {
   CheckAgainstFormula(test);
   test.factors.weight_decay = 0;
   CheckAgainstFormula(test);
-  test.factors.clip = 0.25;
+  test.factors.gradient_factor = 0.25;
   CheckAgainstFormula(test);
   test.factors.step = 1;
   CheckAgainstFormula(test);
@@ -173,8 +175,10 @@ TEST(AdamWUpdateTest, AZeroGradientAtRestOnlyDecays) {
   test.first.assign(1000, 0.0f);
   test.second.assign(1000, 0.0f);
   test.parameter.assign(1000, 1.0f);
-  test.factors = {
-      .learning_rate = 0.5, .weight_decay = 0.5, .clip = 1, .step = 1};
+  test.factors = {.learning_rate = 0.5,
+                  .weight_decay = 0.5,
+                  .gradient_factor = 1,
+                  .step = 1};
   EXPECT_EQ(Update(test, {1000}), std::vector<float>(1000, 0.75f));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <span>
 
 #include "optimizer/compute/convert.h"
@@ -32,14 +33,23 @@ int64_t AddSquares(DataType type, const void* gradients, int64_t count,
   return non_finite;
 }
 
-double GlobalNorm(const ExactSum& squares) {
-  return std::sqrt(squares.Value());
+double GlobalNorm(const ExactSum& squares, double loss_scale) {
+  return std::sqrt(squares.Value()) / loss_scale;
 }
 
 double ClipFactor(double norm, double clip_norm) {
   constexpr double kNormFloor = 1e-6;
   if (clip_norm == 0) return 1;
   return std::min(1.0, clip_norm / (norm + kNormFloor));
+}
+
+double GradientFactor(double clip_factor, double loss_scale) {
+  return clip_factor / loss_scale;
+}
+
+bool MayOverflow(double norm, double clip_factor, double loss_scale) {
+  return GradientFactor(clip_factor, loss_scale) > 1 &&
+         norm * clip_factor > double{std::numeric_limits<float>::max()};
 }
 
 }  // namespace muonshard

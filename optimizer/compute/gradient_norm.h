@@ -20,12 +20,24 @@ namespace muonshard {
 int64_t AddSquares(DataType type, const void* gradients, int64_t count,
                    ExactSum& squares);
 
-// The square root of the sum, in fp64.
-double GlobalNorm(const ExactSum& squares);
+// The square root of the sum, divided by what the loss was multiplied by; fp64,
+// each rounded once. With a loss scale that is a power of two the division is
+// exact: the norm has the bits of the one without a loss scale, as far as
+// gradients that are scaled keep theirs.
+double GlobalNorm(const ExactSum& squares, double loss_scale = 1);
 
 // min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ has it;
 // 1 if `clip_norm` is 0, which means no clipping.
 double ClipFactor(double norm, double clip_norm);
+
+// What reduced gradients are multiplied by, in one: the clip factor over the
+// loss scale; fp64.
+double GradientFactor(double clip_factor, double loss_scale);
+
+// Whether a gradient that is finite could become infinite in f32 by that
+// factor: only one above 1 can do it. `norm` is GlobalNorm's, and no element is
+// larger.
+bool MayOverflow(double norm, double clip_factor, double loss_scale);
 
 }  // namespace muonshard
 

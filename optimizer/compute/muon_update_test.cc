@@ -67,8 +67,10 @@ MuonCase SmallMuonCase() {
   test.unit = {
       .rows = 3, .cols = 4, .column_blocks = {}, .fan_out_dimension = 0};
   test.options = NormalizeOnly();
-  test.factors = {
-      .learning_rate = 0.5, .weight_decay = 0.25, .clip = 1, .step = 1};
+  test.factors = {.learning_rate = 0.5,
+                  .weight_decay = 0.25,
+                  .gradient_factor = 1,
+                  .step = 1};
   test.gradient = Wave(12, 1.0);
   test.momentum = Wave(12, 0.3);
   test.parameter = Wave(12, 0.7);
@@ -99,7 +101,7 @@ void CheckAgainstFormula(MuonCase test, double scale) {
   std::vector<double> direction(gradient.size());
   double squares = 0;
   for (size_t i = 0; i < gradient.size(); ++i) {
-    const double g = test.factors.clip * double{gradient[i]};
+    const double g = test.factors.gradient_factor * double{gradient[i]};
     momentum[i] = beta * double{test.momentum[i]} + (1 - beta) * g;
     direction[i] = test.options.nesterov ? (1 - beta) * g + beta * momentum[i]
                                          : momentum[i];
@@ -135,7 +137,7 @@ TEST(MuonUpdateTest, EachHyperParameterActsAsItsFormulaSays) {
   CheckAgainstFormula(test, 1);
   test.factors.weight_decay = 0;
   CheckAgainstFormula(test, 1);
-  test.factors.clip = 0.125;
+  test.factors.gradient_factor = 0.125;
   CheckAgainstFormula(test, 1);
   test.options.momentum = 0.5;
   CheckAgainstFormula(test, 1);
@@ -196,8 +198,10 @@ TEST(MuonUpdateTest, ColumnBlocksAreUpdatedAsMatricesOfTheirOwn) {
                 .cols = 38,
                 .column_blocks = blocks,
                 .fan_out_dimension = 0};
-  whole.factors = {
-      .learning_rate = 0.1, .weight_decay = 0.1, .clip = 0.7, .step = 1};
+  whole.factors = {.learning_rate = 0.1,
+                   .weight_decay = 0.1,
+                   .gradient_factor = 0.7,
+                   .step = 1};
   whole.gradient = Wave(kRows * 38, 1.0);
   whole.momentum = Wave(kRows * 38, 0.3);
   whole.parameter = Wave(kRows * 38, 0.7);
@@ -238,8 +242,10 @@ MuonCase PaddedCase(std::span<const int64_t> blocks, float garbage) {
                .cols = kCols,
                .column_blocks = blocks,
                .padding_columns = 3};
-  test.factors = {
-      .learning_rate = 0.1, .weight_decay = 0.1, .clip = 0.7, .step = 1};
+  test.factors = {.learning_rate = 0.1,
+                  .weight_decay = 0.1,
+                  .gradient_factor = 0.7,
+                  .step = 1};
   test.gradient = Wave(kRows * kCols, 1.0);
   test.momentum.assign(kRows * kCols, 0.0f);
   test.parameter = Wave(kRows * kCols, 0.7);
@@ -330,7 +336,8 @@ TEST(MuonUpdateTest, TheFactorIsThatOfNewtonSchulz) {
   MuonCase test = SmallMuonCase();
   test.options = {};
   test.options.momentum = 0;
-  test.factors = {.learning_rate = 1, .weight_decay = 0, .clip = 1, .step = 1};
+  test.factors = {
+      .learning_rate = 1, .weight_decay = 0, .gradient_factor = 1, .step = 1};
   test.parameter.assign(12, 0.0f);
   std::vector<float> expected(12);
   std::vector<float> workspace(
@@ -346,8 +353,10 @@ TEST(MuonUpdateTest, OutMayBeAnotherBufferAtAnyAlignment) {
   const std::vector<float> start = Wave(kCount, 0.7);
   const MuonUnit unit = {
       .rows = 30, .cols = 35, .column_blocks = {}, .fan_out_dimension = 0};
-  const UpdateFactors factors = {
-      .learning_rate = 0.1, .weight_decay = 0.1, .clip = 1, .step = 1};
+  const UpdateFactors factors = {.learning_rate = 0.1,
+                                 .weight_decay = 0.1,
+                                 .gradient_factor = 1,
+                                 .step = 1};
   std::vector<float> expected;
   for (size_t offset = 0; offset < 9; ++offset) {
     std::vector<float> in(offset), out(kCount + offset, 9.0f);

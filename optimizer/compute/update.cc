@@ -43,12 +43,12 @@ std::span<float> Front(float (&tile)[kTileCount], int64_t count) {
 }
 
 // Moves the momentum and writes the direction to orthogonalize.
-void MoveMomentum(const MuonOptions& options, double clip,
+void MoveMomentum(const MuonOptions& options, double gradient_factor,
                   DataType gradient_dtype, const void* gradient,
                   std::span<float> momentum, float* direction) {
   const float keep = static_cast<float>(options.momentum);
   const float take = static_cast<float>(1.0 - options.momentum);
-  const float clip_factor = static_cast<float>(clip);
+  const float factor = static_cast<float>(gradient_factor);
   const int64_t count = static_cast<int64_t>(momentum.size());
   Tile tile;
   for (int64_t start = 0; start < count; start += kTileCount) {
@@ -57,7 +57,7 @@ void MoveMomentum(const MuonOptions& options, double clip,
             Front(tile.gradient, length));
     Copy(momentum.data() + start, length, tile.first);
     for (int64_t i = 0; i < kTileCount; ++i) {
-      const float taken = take * (clip_factor * tile.gradient[i]);
+      const float taken = take * (factor * tile.gradient[i]);
       tile.first[i] = keep * tile.first[i] + taken;
       tile.second[i] = taken + keep * tile.first[i];
     }
@@ -185,7 +185,7 @@ void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
         workspace.first(static_cast<size_t>(unit.rows * cols));
     ForEachRun(unit, first_column, cols,
                [&](int64_t in_unit, int64_t in_block, int64_t count) {
-                 MoveMomentum(options, factors.clip, gradient_dtype,
+                 MoveMomentum(options, factors.gradient_factor, gradient_dtype,
                               ElementAt(gradient_dtype, gradient, in_unit),
                               momentum.subspan(static_cast<size_t>(in_unit),
                                                static_cast<size_t>(count)),
@@ -211,7 +211,7 @@ void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,
                  std::span<float> first_moment, std::span<float> second_moment,
                  DataType parameter_dtype, const void* parameter, void* out) {
   const double step = static_cast<double>(factors.step);
-  const float clip = static_cast<float>(factors.clip);
+  const float gradient_factor = static_cast<float>(factors.gradient_factor);
   const float decay = DecayFactor(factors);
   const float keep1 = static_cast<float>(options.beta1);
   const float take1 = static_cast<float>(1.0 - options.beta1);
@@ -233,7 +233,7 @@ void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,
     Copy(first_moment.data() + start, length, tile.first);
     Copy(second_moment.data() + start, length, tile.second);
     for (int64_t i = 0; i < kTileCount; ++i) {
-      const float gradient_value = clip * tile.gradient[i];
+      const float gradient_value = gradient_factor * tile.gradient[i];
       tile.first[i] = keep1 * tile.first[i] + take1 * gradient_value;
       tile.second[i] =
           keep2 * tile.second[i] + take2 * (gradient_value * gradient_value);

@@ -5,7 +5,7 @@
 // the parameter in its own type, rounded once to nearest even. State is f32.
 //
 // Muon, for a unit W [rows, cols] with gradient g and momentum M:
-//   g' = clip * g
+//   g' = gradient_factor * g
 //   M  = momentum * M + (1 - momentum) * g'
 //   u  = nesterov ? (1 - momentum) * g' + momentum * M : M
 //   O  = NewtonSchulz(u), each block of columns on its own
@@ -47,8 +47,8 @@ struct MuonUnit {
 struct UpdateFactors {
   double learning_rate = 0;
   double weight_decay = 0;
-  double clip = 1;   // Multiplies the gradient.
-  int64_t step = 1;  // Of this parameter, from 1; AdamW's t.
+  double gradient_factor = 1;  // Multiplies the gradient.
+  int64_t step = 1;            // Of this parameter, from 1; AdamW's t.
 };
 
 // In floats, for one unit.

@@ -3,10 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "optimizer/compute/convert.h"
 #include "optimizer/compute/exact_sum.h"
 #include "optimizer/compute/gradient_norm.h"
-#include "optimizer/compute/update.h"
 #include "optimizer/muon_unit.h"
+#include "optimizer/step_fields.h"
 
 namespace muonshard {
 namespace {
@@ -107,6 +108,7 @@ absl::StatusOr<UnshardedOptimizer> UnshardedOptimizer::Create(
                      parameters.size(), " values"));
   }
   UnshardedOptimizer optimizer(options);
+  optimizer.schedules_ = SchedulesOf(specs);
   for (size_t i = 0; i < specs.size(); ++i) {
     if (absl::Status s = CheckSpec(specs[i], parameters[i].size()); !s.ok()) {
       return s;
@@ -118,47 +120,44 @@ absl::StatusOr<UnshardedOptimizer> UnshardedOptimizer::Create(
                                      .values = std::move(parameters[i]),
                                      .first = std::vector<float>(count),
                                      .second = std::vector<float>(second_count),
+                                     .master = {},
                                      .steps = 0});
   }
   return optimizer;
 }
 
-absl::StatusOr<UnshardedStepOutcome> UnshardedOptimizer::Step(
+absl::StatusOr<StepOutcome> UnshardedOptimizer::Step(
     const UnshardedStepInput& input) {
-  OptimizerOptions options = options_;
-  options.muon.learning_rate =
-      input.muon_learning_rate.value_or(options.muon.learning_rate);
-  options.adamw.learning_rate =
-      input.adamw_learning_rate.value_or(options.adamw.learning_rate);
-  if (absl::Status s = Validate(options); !s.ok()) return s;
-  if (!(input.clip_norm >= 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("want clip_norm >= 0, got ", input.clip_norm));
-  }
+  const StepOptions& options = input.options;
+  if (absl::Status s = Validate(options, schedules_); !s.ok()) return s;
   absl::StatusOr<std::vector<Bytes>> reduced = Reduce(input.gradients);
   if (!reduced.ok()) return reduced.status();
 
-  UnshardedStepOutcome outcome;
+  StepOutcome outcome;
   ExactSum squares;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if ((*reduced)[i].empty()) continue;
     outcome.non_finite_count +=
         AddSquaresOf(parameters_[i].spec, (*reduced)[i].data(), squares);
   }
-  if (outcome.non_finite_count > 0) return outcome;
-  outcome.gradient_norm = GlobalNorm(squares);
-  outcome.clip_factor = ClipFactor(outcome.gradient_norm, input.clip_norm);
-  outcome.updated = true;
+  outcome.gradient_norm = GlobalNorm(squares, options.loss_scale);
+  outcome.clip_factor = ClipFactor(outcome.gradient_norm, options.clip_norm);
+  outcome.updated = outcome.non_finite_count == 0;
+  if (outcome.updated && MayOverflow(outcome.gradient_norm, outcome.clip_factor,
+                                     options.loss_scale)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "want gradients that f32 holds after the loss scale ",
+        options.loss_scale, ", got a norm of ", outcome.gradient_norm));
+  }
+  outcome.step = ++steps_;
+  if (!outcome.updated) return outcome;
+  const double gradient_factor =
+      GradientFactor(outcome.clip_factor, options.loss_scale);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Bytes& gradient = (*reduced)[i];
     if (gradient.empty()) continue;
-    Parameter& parameter = parameters_[i];
-    ++parameter.steps;
-    if (parameter.spec.rule == Rule::kMuon) {
-      UpdateMuon(options.muon, gradient, outcome.clip_factor, parameter);
-    } else {
-      UpdateAdamW(options.adamw, gradient, outcome.clip_factor, parameter);
-    }
+    Update(gradient, FactorsOf(parameters_[i].spec, options, gradient_factor),
+           parameters_[i]);
   }
   return outcome;
 }
@@ -188,42 +187,63 @@ UnshardedOptimizer::Reduce(const std::vector<LocalGradients>& gradients) const {
   return reduced;
 }
 
-void UnshardedOptimizer::UpdateMuon(const MuonOptions& options,
-                                    const Bytes& gradient, double clip_factor,
-                                    Parameter& parameter) {
+UpdateFactors UnshardedOptimizer::FactorsOf(const ParameterSpec& spec,
+                                            const StepOptions& options,
+                                            double gradient_factor) const {
+  const bool muon = spec.rule == Rule::kMuon;
+  const double rate =
+      muon ? options.muon_learning_rate.value_or(options_.muon.learning_rate)
+           : options.adamw_learning_rate.value_or(options_.adamw.learning_rate);
+  const double decay =
+      muon ? options_.muon.weight_decay : options_.adamw.weight_decay;
+  return {.learning_rate = LearningRateOf(spec, rate, options),
+          .weight_decay = spec.weight_decay ? decay : 0,
+          .gradient_factor = gradient_factor};
+}
+
+void UnshardedOptimizer::Update(const Bytes& gradient, UpdateFactors factors,
+                                Parameter& parameter) const {
   const ParameterSpec& spec = parameter.spec;
-  const UpdateFactors factors = {
-      .learning_rate = options.learning_rate * spec.learning_rate_scale,
-      .weight_decay = spec.weight_decay ? options.weight_decay : 0,
-      .clip = clip_factor,
-      .step = parameter.steps};
+  factors.step = ++parameter.steps;
+  DataType dtype = spec.dtype;
+  std::byte* values = parameter.values.data();
+  const bool has_master = options_.master_weights && dtype != DataType::kF32;
+  if (has_master) {
+    if (parameter.master.empty()) {
+      parameter.master.resize(parameter.first.size());
+      ToFloat(dtype, values, parameter.master);
+    }
+    dtype = DataType::kF32;
+    values = std::as_writable_bytes(std::span(parameter.master)).data();
+  }
+  if (spec.rule == Rule::kMuon) {
+    UpdateMuon(gradient, factors, parameter, dtype, values);
+  } else {
+    AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient.data(),
+                parameter.first, parameter.second, dtype, values, values);
+  }
+  if (has_master) {
+    FromFloat(spec.dtype, parameter.master, parameter.values.data());
+  }
+}
+
+void UnshardedOptimizer::UpdateMuon(const Bytes& gradient,
+                                    const UpdateFactors& factors,
+                                    Parameter& parameter, DataType dtype,
+                                    std::byte* values) const {
+  const ParameterSpec& spec = parameter.spec;
   for (const Unit& unit : UnitsOf(spec)) {
     const MuonUnit muon_unit = MuonUnitOf(spec, unit.rows);
     const size_t offset = static_cast<size_t>(unit.offset);
     const size_t count = static_cast<size_t>(unit.rows * unit.cols);
     std::vector<float> workspace(
         static_cast<size_t>(MuonWorkspaceCount(muon_unit)));
-    std::byte* values =
-        parameter.values.data() + offset * ByteWidth(spec.dtype);
-    MuonUpdate(muon_unit, options, factors, spec.gradient_dtype,
+    std::byte* unit_values = values + offset * ByteWidth(dtype);
+    MuonUpdate(muon_unit, options_.muon, factors, spec.gradient_dtype,
                gradient.data() + offset * ByteWidth(spec.gradient_dtype),
-               std::span(parameter.first).subspan(offset, count), spec.dtype,
-               values, values, workspace);
+               std::span(parameter.first).subspan(offset, count), dtype,
+               unit_values, unit_values, workspace);
   }
-}
-
-void UnshardedOptimizer::UpdateAdamW(const AdamWOptions& options,
-                                     const Bytes& gradient, double clip_factor,
-                                     Parameter& parameter) {
-  const ParameterSpec& spec = parameter.spec;
-  const UpdateFactors factors = {
-      .learning_rate = options.learning_rate * spec.learning_rate_scale,
-      .weight_decay = spec.weight_decay ? options.weight_decay : 0,
-      .clip = clip_factor,
-      .step = parameter.steps};
-  AdamWUpdate(options, factors, spec.gradient_dtype, gradient.data(),
-              parameter.first, parameter.second, spec.dtype,
-              parameter.values.data(), parameter.values.data());
 }
 
 }  // namespace muonshard

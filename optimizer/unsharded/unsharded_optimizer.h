@@ -6,10 +6,13 @@
 // itself feeds it every rank's own gradients.
 //
 // Numerics   Gradients are folded as gradient_fold.h says. The norm is that of
-//            gradient_norm.h over the reduced gradients of all parameters.
+//            gradient_norm.h over the reduced gradients of all parameters. A
+//            narrow parameter with master weights is its f32 master, rounded to
+//            nearest even.
 // Threads    Like an int.
 // Errors     kInvalidArgument     a spec, option or argument is wrong
-//            kFailedPrecondition  a gradient is absent and must not be
+//            kFailedPrecondition  a gradient is absent and must not be, or the
+//                                 loss scale is too small for the gradients
 //            Messages name the parameter. After an error nothing has changed.
 
 #ifndef OPTIMIZER_UNSHARDED_UNSHARDED_OPTIMIZER_H_
@@ -17,32 +20,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/data_type.h"
+#include "optimizer/compute/update.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
+#include "optimizer/step_options.h"
 #include "optimizer/unsharded/gradient_fold.h"
 
 namespace muonshard {
 
 struct UnshardedStepInput {
   std::vector<LocalGradients> gradients;  // One per parameter.
-  double clip_norm = 0;                   // 0: no clipping.
-  // Instead of those in OptimizerOptions.
-  std::optional<double> muon_learning_rate;
-  std::optional<double> adamw_learning_rate;
-};
-
-struct UnshardedStepOutcome {
-  // False: a gradient was not finite, and nothing has changed.
-  bool updated = false;
-  int64_t non_finite_count = 0;
-  double gradient_norm = 0;  // Before clipping; 0 if not updated.
-  double clip_factor = 1;    // What the gradients were multiplied by.
+  StepOptions options;
 };
 
 class UnshardedOptimizer {
@@ -54,7 +49,8 @@ class UnshardedOptimizer {
       std::vector<int64_t> divisors,
       std::vector<std::vector<std::byte>> parameters);
 
-  absl::StatusOr<UnshardedStepOutcome> Step(const UnshardedStepInput& input);
+  // Counts as a step unless it is an error.
+  absl::StatusOr<StepOutcome> Step(const UnshardedStepInput& input);
 
   std::span<const std::byte> parameter(size_t index) const {
     return parameters_[index].values;
@@ -67,6 +63,12 @@ class UnshardedOptimizer {
   std::span<const float> second_moment(size_t index) const {
     return parameters_[index].second;
   }
+  // Of a narrow parameter with master weights, from its first update on.
+  std::span<const float> master(size_t index) const {
+    return parameters_[index].master;
+  }
+  // Steps that updated it.
+  int64_t step_count(size_t index) const { return parameters_[index].steps; }
 
  private:
   using Bytes = std::vector<std::byte>;
@@ -77,6 +79,7 @@ class UnshardedOptimizer {
     Bytes values;
     std::vector<float> first;
     std::vector<float> second;
+    std::vector<float> master;
     int64_t steps = 0;  // That updated it.
   };
 
@@ -86,13 +89,20 @@ class UnshardedOptimizer {
   absl::StatusOr<std::vector<Bytes>> Reduce(
       const std::vector<LocalGradients>& gradients) const;
 
-  static void UpdateMuon(const MuonOptions& options, const Bytes& gradient,
-                         double clip_factor, Parameter& parameter);
-  static void UpdateAdamW(const AdamWOptions& options, const Bytes& gradient,
-                          double clip_factor, Parameter& parameter);
+  // The step's options of one parameter, but for its step count.
+  UpdateFactors FactorsOf(const ParameterSpec& spec, const StepOptions& options,
+                          double gradient_factor) const;
+  void Update(const Bytes& gradient, UpdateFactors factors,
+              Parameter& parameter) const;
+  // `values` are of type `dtype`.
+  void UpdateMuon(const Bytes& gradient, const UpdateFactors& factors,
+                  Parameter& parameter, DataType dtype,
+                  std::byte* values) const;
 
   OptimizerOptions options_;
+  std::vector<std::string> schedules_;
   std::vector<Parameter> parameters_;
+  int64_t steps_ = 0;
 };
 
 }  // namespace muonshard

@@ -205,7 +205,7 @@ TEST(UnshardedOptimizerTest, ANonFiniteGradientSkipsTheStepAndLeavesEveryBit) {
   for (const float planted : {std::numeric_limits<float>::infinity(),
                               std::numeric_limits<float>::quiet_NaN(),
                               std::numeric_limits<float>::max()}) {
-    const UnshardedStepOutcome outcome = step(skipped, planted);
+    const StepOutcome outcome = step(skipped, planted);
     EXPECT_FALSE(outcome.updated);
     EXPECT_EQ(outcome.non_finite_count, 1);
   }
@@ -262,7 +262,7 @@ TEST(UnshardedOptimizerTest, ClippingMultipliesGradientsBeforeTheMoments) {
       Make({Vector("v", 2)}, {{0, 0}}, PlainOptions());
   Input input;
   input.Add(DataType::kF32, {{3, 4}});
-  input.step.clip_norm = 1;
+  input.step.options.clip_norm = 1;
   const auto outcome = optimizer.Step(input.step);
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(outcome->gradient_norm, 5);
@@ -277,12 +277,13 @@ TEST(UnshardedOptimizerTest, LearningRatesOfAStepReplaceThoseOfTheOptions) {
   UnshardedOptimizer optimizer = Make(specs, {{0}, {0}}, PlainOptions());
   Input input;
   input.Add(DataType::kF32, {{1}}).Add(DataType::kF32, {{1}});
-  input.step.muon_learning_rate = 0.25;
-  input.step.adamw_learning_rate = 0.5;
+  input.step.options.muon_learning_rate = 0.25;
+  input.step.options.adamw_learning_rate = 0.5;
   ASSERT_THAT(optimizer.Step(input.step), IsOk());
   EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(-0.25f));
   EXPECT_THAT(ValueOf(optimizer, 1), ElementsAre(-0.5f));
-  input.step.muon_learning_rate = std::numeric_limits<double>::quiet_NaN();
+  input.step.options.muon_learning_rate =
+      std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(optimizer.Step(input.step),
               StatusIs(absl::StatusCode::kInvalidArgument, "learning_rate"));
   EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(-0.25f));
@@ -297,7 +298,7 @@ TEST(UnshardedOptimizerTest, WrongStepsAreRefused) {
   input.Add(DataType::kBF16, {{1}});
   EXPECT_THAT(optimizer.Step(input.step),
               StatusIs(absl::StatusCode::kInvalidArgument, "\"v\""));
-  input.step.clip_norm = -1;
+  input.step.options.clip_norm = -1;
   EXPECT_THAT(optimizer.Step(input.step),
               StatusIs(absl::StatusCode::kInvalidArgument, "clip_norm"));
 }

@@ -116,7 +116,7 @@ void CompareWithReference(OptimizerOptions options, double clip_norm) {
   uint64_t seed = 1000;
   for (int step = 0; step < kSteps; ++step) {
     UnshardedStepInput input;
-    input.clip_norm = clip_norm;
+    input.options.clip_norm = clip_norm;
     std::vector<ReferenceGradients> reference_input;
     std::deque<std::vector<float>> kept;
     for (const ParameterSpec& spec : specs) {

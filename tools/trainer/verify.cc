@@ -80,14 +80,14 @@ absl::Status Verifier::EndBackward(int32_t rank, int64_t step) {
 
 absl::Status Verifier::TakeStep(const StepGradients& gradients) {
   UnshardedStepInput input;
-  input.clip_norm = setup_.clip_norm;
+  input.options.clip_norm = setup_.clip_norm;
   for (size_t p = 0; p < setup_.specs.size(); ++p) {
     std::vector<RankGradients> ranks;
     for (const auto& of_rank : gradients.sums) {
       ranks.push_back(of_rank[p].empty() ? RankGradients{}
                                          : RankGradients{of_rank[p].data()});
     }
-    input.gradients.push_back({DataType::kF32, {std::move(ranks)}});
+    input.gradients.emplace_back().groups.push_back(std::move(ranks));
   }
   return optimizer_.Step(input).status();
 }
