@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collectives/check_operation.h"
 #include "collectives/post_calls.h"
 
 namespace muonshard {
@@ -13,10 +14,9 @@ absl::Status Batch::Add(Collective& collective, Operation operation) {
       !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<LaunchLevel>> levels =
-      collective.Lower(std::move(operation));
-  if (!levels.ok()) return levels.status();
-  calls_.push_back(*std::move(levels));
+  absl::StatusOr<LoweredCall> call = collective.Lower(std::move(operation));
+  if (!call.ok()) return call.status();
+  calls_.push_back(*std::move(call));
   return absl::OkStatus();
 }
 

@@ -41,7 +41,7 @@ class Batch {
   bool empty() const { return calls_.empty(); }
 
  private:
-  std::vector<std::vector<LaunchLevel>> calls_;
+  std::vector<LoweredCall> calls_;
 };
 
 }  // namespace muonshard

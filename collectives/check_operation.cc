@@ -1,3 +1,5 @@
+#include "collectives/check_operation.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/collective.h"
 
 namespace muonshard {
 namespace {

@@ -1,5 +1,7 @@
 // What CheckOperation lets through and what it refuses, with which words.
 
+#include "collectives/check_operation.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "collectives/collective.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collectives/check_operation.h"
 #include "collectives/post_calls.h"
 
 namespace muonshard {
@@ -19,13 +20,22 @@ absl::StatusOr<Work> Collective::Start(Operation operation) {
       !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<LaunchLevel>> levels = Lower(std::move(operation));
-  if (!levels.ok()) return levels.status();
-  std::vector<std::vector<LaunchLevel>> calls;
-  calls.push_back(*std::move(levels));
+  absl::StatusOr<LoweredCall> call = Lower(std::move(operation));
+  if (!call.ok()) return call.status();
+  std::vector<LoweredCall> calls;
+  calls.push_back(*std::move(call));
   absl::StatusOr<std::vector<Work>> works = PostCalls(std::move(calls));
   if (!works.ok()) return works.status();
   return std::move(works->front());
+}
+
+absl::StatusOr<LoweredCall> Collective::LowerWith(Collective& collective,
+                                                  Operation operation) {
+  return collective.Lower(std::move(operation));
+}
+
+void Collective::BreakWith(Collective& collective, const absl::Status& error) {
+  collective.Break(error);
 }
 
 absl::StatusOr<Work> Collective::AllReduce(ConstBuffer in, MutableBuffer out,

@@ -18,9 +18,9 @@
 // Numerics     With `capabilities().canonical`: each contribution is converted
 //              to the accumulation type (f32 for f16 and bf16, else its own),
 //              folded left to right over ranks 0..N-1, scaled once if there is
-//              a scale (itself rounded to that type), rounded once. AllReduce,
-//              Broadcast and AllGatherV leave the same bits on all ranks,
-//              always.
+//              a scale (itself rounded to that type), rounded once; a hierarchy
+//              does so per level. AllReduce, Broadcast and AllGatherV leave the
+//              same bits on all ranks, always.
 // Errors       kInvalidArgument     this call was wrong; nothing was sent
 //              kUnimplemented       the plugin lacks it; nothing was sent
 //              kFailedPrecondition  the ranks disagree on the operation, or
@@ -120,10 +120,10 @@ class Collective {
              Capabilities capabilities);
 
   // What `collective` turns `operation` into, for one made of others.
-  static absl::StatusOr<std::vector<LaunchLevel>> LowerWith(
-      Collective& collective, Operation operation) {
-    return collective.Lower(std::move(operation));
-  }
+  static absl::StatusOr<LoweredCall> LowerWith(Collective& collective,
+                                               Operation operation);
+  // Breaks it with the error that broke another one.
+  static void BreakWith(Collective& collective, const absl::Status& error);
 
  private:
   friend class Batch;
@@ -131,10 +131,12 @@ class Collective {
   // A batch of one.
   absl::StatusOr<Work> Start(Operation operation);
 
-  // Turns a checked operation into levels, in order; each is ready when the
-  // one before has ended. A flat collective makes one level of one launch.
-  virtual absl::StatusOr<std::vector<LaunchLevel>> Lower(
-      Operation operation) = 0;
+  // Turns a checked operation into what is posted. A flat collective makes one
+  // level of one launch.
+  virtual absl::StatusOr<LoweredCall> Lower(Operation operation) = 0;
+
+  // As Abort, but calls end with `error` itself where the plugin allows it.
+  virtual void Break(const absl::Status& error) { Abort(error); }
 
   Runtime& runtime_;
   const Rank rank_;
@@ -142,11 +144,6 @@ class Collective {
   const std::string name_;
   const Capabilities capabilities_;
 };
-
-// Checks what every collective refuses with the same words: buffers, counts,
-// ranks, types and reductions. Declared here for decorators and tests.
-absl::Status CheckOperation(const Operation& operation, Rank rank, int32_t size,
-                            const Capabilities& capabilities);
 
 }  // namespace muonshard
 

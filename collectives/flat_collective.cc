@@ -49,10 +49,14 @@ class FlatCollective final : public Collective {
   }
 
  private:
-  absl::StatusOr<std::vector<LaunchLevel>> Lower(Operation operation) override {
-    std::vector<LaunchLevel> levels(1);
-    levels.front().push_back({communicator_, std::move(operation)});
-    return levels;
+  absl::StatusOr<LoweredCall> Lower(Operation operation) override {
+    LoweredCall call;
+    call.levels.emplace_back().push_back({communicator_, std::move(operation)});
+    return call;
+  }
+
+  void Break(const absl::Status& error) override {
+    communicator_->Break(error);
   }
 
   const std::shared_ptr<PluginCommunicator> communicator_;

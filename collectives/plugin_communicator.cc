@@ -149,6 +149,12 @@ void PluginCommunicator::Abort(const absl::Status& reason) {
   plugin_->table().comm_abort(comm_, &why);
 }
 
+void PluginCommunicator::Break(const absl::Status& error) {
+  const muonshard_status why = StatusForPlugin(
+      PluginCode(error.code()), error.message(), ToInt(config_.rank));
+  plugin_->table().comm_abort(comm_, &why);
+}
+
 absl::Status PluginCommunicator::Health() const {
   muonshard_status status = EmptyPluginStatus();
   const muonshard_code code = plugin_->table().comm_query(comm_, &status);

@@ -63,7 +63,10 @@ class PluginCommunicator {
   absl::StatusOr<std::shared_ptr<PluginCommunicator>> Split(
       int32_t color, int32_t key, absl::string_view name, absl::Time deadline);
 
+  // Calls end with kAborted.
   void Abort(const absl::Status& reason);
+  // Calls end with the code of `error`, if the plugin keeps it.
+  void Break(const absl::Status& error);
   absl::Status Health() const;
   absl::StatusOr<CollectiveCounters> Counters() const;
 

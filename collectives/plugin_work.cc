@@ -11,14 +11,14 @@ namespace {
 
 // What a plugin holds until a work ends.
 struct Completion {
-  EventSource source;
+  std::shared_ptr<EventSource> source;
   std::string what;
 };
 
 void Complete(void* argument, const muonshard_status* status) {
   const std::unique_ptr<Completion> completion(
       static_cast<Completion*>(argument));
-  completion->source.Complete(StatusFromPlugin(
+  completion->source->Complete(StatusFromPlugin(
       status->code, *status, completion->what, /*in_operation=*/true));
 }
 
@@ -50,26 +50,37 @@ bool PluginWork::done() const {
 }
 
 Event PluginWork::event() {
+  std::shared_ptr<EventSource> source;
   std::unique_ptr<Completion> completion;
-  Event event;
   {
     const MutexLock lock(*mutex_);
-    if (event_.has_value()) return *event_;
-    completion.reset(new Completion{EventSource(plugin_->runtime()), what_});
-    event = completion->source.event();
-    event_ = event;
+    if (source_ == nullptr) {
+      source_ = std::make_shared<EventSource>(plugin_->runtime());
+      completion.reset(new Completion{source_, what_});
+    }
+    source = source_;
+  }
+  muonshard_status status = EmptyPluginStatus();
+  if (completion == nullptr) {
+    // A work that has ended has an event that has happened, even while the
+    // plugin's callback is on its way.
+    const muonshard_code code = plugin_->table().work_test(work_, &status);
+    if (code != MUONSHARD_IN_PROGRESS) {
+      source->Complete(
+          StatusFromPlugin(code, status, what_, /*in_operation=*/true));
+    }
+    return source->event();
   }
   // From here on the completion is the plugin's, which hands it to Complete
   // when the work ends, maybe before work_then returns.
   Completion* const given = completion.release();
-  muonshard_status status = EmptyPluginStatus();
   const muonshard_code code =
       plugin_->table().work_then(work_, Complete, given, &status);
   if (code != MUONSHARD_OK) {
     status.code = code;
     Complete(given, &status);
   }
-  return event;
+  return source->event();
 }
 
 }  // namespace muonshard

@@ -8,7 +8,6 @@
 #define COLLECTIVES_PLUGIN_WORK_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,7 +39,8 @@ class PluginWork final : public Work::State {
   const muonshard_work work_;
   const std::string what_;
   const std::unique_ptr<Mutex> mutex_;
-  std::optional<Event> event_;  // Guarded by mutex_; made when asked for.
+  // Guarded by mutex_; made when an event is asked for.
+  std::shared_ptr<EventSource> source_;
 };
 
 }  // namespace muonshard

@@ -60,12 +60,12 @@ class PostCallsTest : public ::testing::Test {
             .options = std::move(options)};
   }
   // From in_ over scratch_ to out_, one level each.
-  std::vector<LaunchLevel> TwoLevels(CallOptions first, CallOptions second) {
-    return {{{hosts_, Copy(in_, scratch_, std::move(first))}},
-            {{lanes_, Copy(scratch_, out_, std::move(second))}}};
+  LoweredCall TwoLevels(CallOptions first, CallOptions second) {
+    return {.levels = {{{hosts_, Copy(in_, scratch_, std::move(first))}},
+                       {{lanes_, Copy(scratch_, out_, std::move(second))}}}};
   }
-  absl::StatusOr<std::vector<Work>> Post(std::vector<LaunchLevel> one) {
-    std::vector<std::vector<LaunchLevel>> calls;
+  absl::StatusOr<std::vector<Work>> Post(LoweredCall one) {
+    std::vector<LoweredCall> calls;
     calls.push_back(std::move(one));
     return PostCalls(std::move(calls));
   }
@@ -103,11 +103,11 @@ TEST_F(PostCallsTest, ALevelStartsWhenTheOneBeforeHasEnded) {
 
 TEST_F(PostCallsTest, CallsShareOnePostPerLevelAndPlugin) {
   std::vector<float> scratch(3), out(3), flat_out(3);
-  std::vector<std::vector<LaunchLevel>> calls;
+  std::vector<LoweredCall> calls;
   calls.push_back(TwoLevels({}, {}));
-  calls.push_back({{{hosts_, Copy(in_, flat_out)}}});
-  calls.push_back(
-      {{{hosts_, Copy(in_, scratch)}}, {{lanes_, Copy(scratch, out)}}});
+  calls.push_back({.levels = {{{hosts_, Copy(in_, flat_out)}}}});
+  calls.push_back({.levels = {{{hosts_, Copy(in_, scratch)}},
+                              {{lanes_, Copy(scratch, out)}}}});
   const auto works = PostCalls(std::move(calls));
   ASSERT_THAT(works, IsOk());
   EXPECT_THAT(runtime_.TakeLines(), ElementsAre("0 post of 3", "0 post of 2"));
@@ -158,9 +158,10 @@ TEST_F(PostCallsTest, AnErrorOfALaterPostEndsTheCallWhenWhatWasStartedHas) {
 }
 
 TEST_F(PostCallsTest, AnErrorOfOnePluginDoesNotUndoTheOther) {
-  std::vector<std::vector<LaunchLevel>> calls;
-  calls.push_back({{{hosts_, Copy(in_, out_)}}});
-  calls.push_back({{{lanes_, Copy(in_, scratch_, {.label = "refused"})}}});
+  std::vector<LoweredCall> calls;
+  calls.push_back({.levels = {{{hosts_, Copy(in_, out_)}}}});
+  calls.push_back(
+      {.levels = {{{lanes_, Copy(in_, scratch_, {.label = "refused"})}}}});
   const auto works = PostCalls(std::move(calls));
   ASSERT_THAT(works, IsOk());
   EXPECT_THAT((*works)[0].Wait(absl::InfiniteFuture()), IsOk());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -40,16 +39,21 @@ class WorkSequence final : public Work::State {
 
   Event event() override {
     std::shared_ptr<EventSource> source;
-    Event event;
+    bool is_new = false;
     {
       const MutexLock lock(*mutex_);
-      if (event_.has_value()) return *event_;
-      source = std::make_shared<EventSource>(runtime_);
-      event = source->event();
-      event_ = event;
+      is_new = source_ == nullptr;
+      if (is_new) source_ = std::make_shared<EventSource>(runtime_);
+      source = source_;
     }
-    CompleteBehind(levels_, 0, end_, absl::OkStatus(), std::move(source));
-    return event;
+    // A work that has ended has an event that has happened, even while the
+    // callbacks of its levels are on their way.
+    if (done()) {
+      source->Complete(Wait(absl::InfinitePast()));
+    } else if (is_new) {
+      CompleteBehind(levels_, 0, end_, absl::OkStatus(), source);
+    }
+    return source->event();
   }
 
  private:
@@ -76,7 +80,8 @@ class WorkSequence final : public Work::State {
   const std::vector<Work> levels_;
   const absl::Status end_;
   const std::unique_ptr<Mutex> mutex_;
-  std::optional<Event> event_;  // Guarded by mutex_.
+  // Guarded by mutex_; made when an event is asked for.
+  std::shared_ptr<EventSource> source_;
 };
 
 }  // namespace

@@ -163,6 +163,7 @@ void CommAbort(muonshard_comm comm, const muonshard_status* why) {
     const std::shared_ptr<Communicator> communicator = comm->communicator;
     Outcome reason{.code = MUONSHARD_E_ABORTED};
     if (why != nullptr) {
+      if (why->code >= MUONSHARD_E_ARGUMENT) reason.code = why->code;
       reason.text = why->text;
       reason.rank = why->rank;
       reason.sequence = why->sequence;

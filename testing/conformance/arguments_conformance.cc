@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/check_operation.h"
 #include "testing/conformance/collective_conformance.h"
 #include "testing/status_matchers.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "testing/conformance/element_codec.h"
 
@@ -66,6 +67,29 @@ Elements Fold(std::span<const Elements> contributions,
   return result;
 }
 
+// The fold over the hosts of the folds over their lanes. In 16 bits each level
+// divides by its own ranks, and the last takes what is left of the scale.
+Elements FoldOfFolds(std::span<const Elements> contributions,
+                     const Reduction& reduction, size_t lanes) {
+  const DataType type = contributions[0].type();
+  const bool half = type == DataType::kF16 || type == DataType::kBF16;
+  Reduction of_lanes = reduction;
+  Reduction of_hosts = reduction;
+  if (reduction.kind == ReductionKind::kAverage ||
+      reduction.kind == ReductionKind::kScaledSum) {
+    const double scale = ScaleOf(reduction, contributions.size());
+    of_lanes = half ? Reduction::Average() : Reduction::Sum();
+    of_hosts =
+        Reduction::ScaledSum(half ? scale * static_cast<double>(lanes) : scale);
+  }
+  std::vector<Elements> hosts;
+  for (size_t begin = 0; begin < contributions.size(); begin += lanes) {
+    hosts.push_back(
+        CanonicalReduction(contributions.subspan(begin, lanes), of_lanes));
+  }
+  return CanonicalReduction(hosts, of_hosts);
+}
+
 // Half the distance between 1 and the next value of the type.
 double UnitRoundoff(DataType type) {
   switch (type) {
@@ -88,7 +112,10 @@ double UnitRoundoff(DataType type) {
 }  // namespace
 
 Elements CanonicalReduction(std::span<const Elements> contributions,
-                            const Reduction& reduction) {
+                            const Reduction& reduction, int32_t lanes) {
+  if (lanes > 1) {
+    return FoldOfFolds(contributions, reduction, static_cast<size_t>(lanes));
+  }
   switch (contributions[0].type()) {
     case DataType::kBF16:
       return Fold<float, uint16_t>(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "testing/conformance/hierarchical_group.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {
@@ -18,6 +19,14 @@ struct SizeAndSeeds {
 };
 constexpr SizeAndSeeds kSizes[] = {{1, 1}, {2, 5}, {3, 5},
                                    {4, 2}, {8, 1}, {16, 1}};
+
+struct Shape {
+  int32_t hosts;
+  int32_t lanes;
+  int32_t seeds;
+};
+constexpr Shape kShapes[] = {
+    {2, 2, 2}, {3, 2, 1}, {2, 4, 1}, {4, 2, 1}, {4, 4, 1}};
 
 RankRunOptions OptionsOf(const ConformanceCase& conformance_case) {
   return {.runtime = conformance_case.runtime,
@@ -39,14 +48,28 @@ std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
   return cases;
 }
 
+std::vector<ConformanceCase> HierarchicalConformanceCases(
+    absl::string_view plugin) {
+  std::vector<ConformanceCase> cases;
+  for (const auto& [hosts, lanes, seeds] : kShapes) {
+    for (const RuntimeCase& runtime : BothRuntimes(seeds)) {
+      cases.push_back({std::string(plugin), hosts * lanes, runtime, lanes});
+    }
+  }
+  return cases;
+}
+
 void PrintTo(const ConformanceCase& conformance_case, std::ostream* out) {
   *out << conformance_case.plugin << " with " << conformance_case.size
-       << " ranks on " << ToString(conformance_case.runtime);
+       << " ranks, " << conformance_case.lanes << " to a host, on "
+       << ToString(conformance_case.runtime);
 }
 
 std::string ConformanceCaseName(
     const ::testing::TestParamInfo<ConformanceCase>& info) {
-  return absl::StrCat("Ranks", info.param.size, ToString(info.param.runtime));
+  const auto& [plugin, size, runtime, lanes] = info.param;
+  if (lanes == 1) return absl::StrCat("Ranks", size, ToString(runtime));
+  return absl::StrCat("Hosts", size / lanes, "Lanes", lanes, ToString(runtime));
 }
 
 Capabilities CollectiveConformance::Promises() const {
@@ -61,12 +84,28 @@ Capabilities CollectiveConformance::Promises() const {
 
 std::vector<absl::Status> CollectiveConformance::OnEveryRank(
     const std::function<absl::Status(Collective&)>& program) const {
-  return RunOnRanks(OptionsOf(GetParam()), program).results;
+  return OnEveryRank(
+      [&program](RankContext& context) { return program(*context.world); });
 }
 
 std::vector<absl::Status> CollectiveConformance::OnEveryRank(
     const std::function<absl::Status(RankContext&)>& program) const {
-  return RunOnRanks(OptionsOf(GetParam()), program).results;
+  const std::function<absl::Status(RankContext&)> on_group =
+      [&](RankContext& context) -> absl::Status {
+    absl::StatusOr<std::unique_ptr<Collective>> group =
+        GroupOver(context, std::move(context.world));
+    if (!group.ok()) return group.status();
+    context.world = *std::move(group);
+    return program(context);
+  };
+  return RunOnRanks(OptionsOf(GetParam()), on_group).results;
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> CollectiveConformance::GroupOver(
+    RankContext& context, std::unique_ptr<Collective> whole) const {
+  if (lanes() == 1) return whole;
+  return NewHierarchy(context, std::move(whole), lanes(), context.plugin,
+                      context.plugin);
 }
 
 void CollectiveConformance::ExpectExchanges(std::vector<Exchange> exchanges,
@@ -86,13 +125,16 @@ void CollectiveConformance::ExpectExchanges(std::vector<Exchange> exchanges,
   }
 }
 
-absl::StatusOr<std::unique_ptr<Collective>> NewSecondGroup(
-    RankContext& context) {
-  return context.plugin.NewGroup({.rank = context.rank,
-                                  .size = context.world->size(),
-                                  .name = "second",
-                                  .deadline = GuardDeadline(context.runtime),
-                                  .store = &context.store});
+absl::StatusOr<std::unique_ptr<Collective>>
+CollectiveConformance::NewSecondGroup(RankContext& context) const {
+  absl::StatusOr<std::unique_ptr<Collective>> whole =
+      context.plugin.NewGroup({.rank = context.rank,
+                               .size = size(),
+                               .name = "second",
+                               .deadline = GuardDeadline(context.runtime),
+                               .store = &context.store});
+  if (!whole.ok()) return whole.status();
+  return GroupOver(context, *std::move(whole));
 }
 
 absl::Status Finish(Collective& group, const absl::StatusOr<Work>& work) {

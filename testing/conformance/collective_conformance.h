@@ -5,10 +5,15 @@
 //
 //   MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(Loopback, "loopback");
 //
+// and a second time as the levels of hierarchies:
+//
+//   MUONSHARD_INSTANTIATE_HIERARCHICAL_CONFORMANCE(Hierarchy, "loopback");
+//
 // Every test runs through the loader, for groups of 1, 2, 3, 4, 8 and 16
-// ranks, on threads and on the simulated runtime. Tests of promised
-// capabilities skip themselves where a plugin does not make the promise. There
-// is no other way to leave a test out.
+// ranks, or hierarchies of 2 x 2, 3 x 2, 2 x 4, 4 x 2 and 4 x 4, on threads and
+// on the simulated runtime. Tests of promised capabilities skip themselves
+// where a plugin does not make the promise. There is no other way to leave a
+// test out.
 
 #ifndef TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
 #define TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
@@ -37,6 +42,7 @@ struct ConformanceCase {
   std::string plugin;  // A name or a path.
   int32_t size;
   RuntimeCase runtime;
+  int32_t lanes = 1;  // Of each host. 1: a flat group.
 };
 
 // One case on threads, and one or more seeds of the simulated runtime, for
@@ -44,9 +50,14 @@ struct ConformanceCase {
 std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
                                               int32_t size_min);
 
+// The same for hierarchies; the numbers of lanes are powers of 2, so that a
+// mean over a host of what is exact is exact.
+std::vector<ConformanceCase> HierarchicalConformanceCases(
+    absl::string_view plugin);
+
 void PrintTo(const ConformanceCase& conformance_case, std::ostream* out);
 
-// "Ranks3Sim2".
+// "Ranks3Sim2", "Hosts2Lanes4Sim1".
 std::string ConformanceCaseName(
     const ::testing::TestParamInfo<ConformanceCase>& info);
 
@@ -55,6 +66,7 @@ class CollectiveConformance : public ::testing::TestWithParam<ConformanceCase> {
  protected:
   int32_t size() const { return GetParam().size; }
   size_t ranks() const { return static_cast<size_t>(size()); }
+  int32_t lanes() const { return GetParam().lanes; }
   Rank last() const { return Rank{size() - 1}; }
 
   // What all groups of the plugin promise.
@@ -67,18 +79,23 @@ class CollectiveConformance : public ::testing::TestWithParam<ConformanceCase> {
   std::vector<absl::Status> OnEveryRank(
       const std::function<absl::Status(RankContext&)>& program) const;
 
+  // Another group of the same ranks. A collective call.
+  absl::StatusOr<std::unique_ptr<Collective>> NewSecondGroup(
+      RankContext& context) const;
+
   // Makes the calls in one group and checks that they succeed, that every
   // output is as wanted, bit for bit, and that nothing else was written.
   void ExpectExchanges(std::vector<Exchange> exchanges,
                        Pace pace = Pace::kOneByOne) const;
+
+ private:
+  // The group under test that has the ranks of `whole`.
+  absl::StatusOr<std::unique_ptr<Collective>> GroupOver(
+      RankContext& context, std::unique_ptr<Collective> whole) const;
 };
 
 // The tests that take at least two ranks.
 class PeerConformance : public CollectiveConformance {};
-
-// Another group of the same ranks. A collective call.
-absl::StatusOr<std::unique_ptr<Collective>> NewSecondGroup(
-    RankContext& context);
 
 // The result of a call: why it was not posted, or what its work ended with.
 absl::Status Finish(Collective& group, const absl::StatusOr<Work>& work);
@@ -93,6 +110,18 @@ inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
   INSTANTIATE_TEST_SUITE_P(                                                   \
       NAME, PeerConformance,                                                  \
       ::testing::ValuesIn(::muonshard::testing::ConformanceCases(PLUGIN, 2)), \
+      ::muonshard::testing::ConformanceCaseName)
+
+#define MUONSHARD_INSTANTIATE_HIERARCHICAL_CONFORMANCE(NAME, PLUGIN)   \
+  INSTANTIATE_TEST_SUITE_P(                                            \
+      NAME, CollectiveConformance,                                     \
+      ::testing::ValuesIn(                                             \
+          ::muonshard::testing::HierarchicalConformanceCases(PLUGIN)), \
+      ::muonshard::testing::ConformanceCaseName);                      \
+  INSTANTIATE_TEST_SUITE_P(                                            \
+      NAME, PeerConformance,                                           \
+      ::testing::ValuesIn(                                             \
+          ::muonshard::testing::HierarchicalConformanceCases(PLUGIN)), \
       ::muonshard::testing::ConformanceCaseName)
 
 }  // namespace muonshard::testing

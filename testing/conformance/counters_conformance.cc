@@ -2,12 +2,15 @@
 //
 // In this file
 //   P      elements in all segments;  P_i  elements of segment i
+//   Q_i    elements of the segments of rank i's lane, one on each host
 //   s      bytes of an element
 //
-// Bytes        ReduceScatterV sends s*P_i to each other rank i: s*(P - P_r) in
-//              all from rank r. AllGatherV sends s*P_r to each other rank. So
-//              each moves s*P*(N - 1) in the whole group. AllToAllV and Send
-//              send what they are given; Recv and Barrier send none.
+// Bytes        ReduceScatterV sends s*P_i to each other rank i of the own lane
+//              and s*Q_i to each other rank i of the own host. AllGatherV sends
+//              s*P_r and s*Q_r there from rank r. A flat group is one lane. So
+//              each moves s*P*(N - 1) in the whole group, a 1/lanes of what a
+//              flat group sends between hosts. AllToAllV and Send send what
+//              they are given; Recv and Barrier send none.
 
 #include <gmock/gmock.h>
 
@@ -43,6 +46,43 @@ uint64_t BytesOf(int64_t count, DataType type) {
   return static_cast<uint64_t>(count) * ByteWidth(type);
 }
 
+// How many elements rank `from` sends to rank `to`, of which the lane of
+// `counted` has its segments.
+int64_t ElementsSent(const Segments& segments, size_t lanes, size_t from,
+                     size_t to, size_t counted) {
+  if (from == to) return 0;
+  if (from % lanes == to % lanes) return segments.count(counted);
+  if (from / lanes != to / lanes) return 0;
+  int64_t sum = 0;
+  for (size_t r = counted % lanes; r < segments.counts().size(); r += lanes) {
+    sum += segments.count(r);
+  }
+  return sum;
+}
+
+// Checks what each rank has sent to each. `counted` gives which of the two has
+// the segments that travel.
+void ExpectSent(const std::vector<CollectiveCounters>& by_rank,
+                const Segments& segments, DataType type, size_t lanes,
+                size_t (*counted)(size_t from, size_t to)) {
+  uint64_t sum = 0;
+  uint64_t between_hosts = 0;
+  const size_t ranks = by_rank.size();
+  for (size_t r = 0; r < ranks; ++r) {
+    for (size_t i = 0; i < ranks; ++i) {
+      const uint64_t sent = by_rank[r].bytes_sent_to[i];
+      EXPECT_EQ(
+          sent,
+          BytesOf(ElementsSent(segments, lanes, r, i, counted(r, i)), type));
+      if (r / lanes != i / lanes) between_hosts += sent;
+    }
+    sum += by_rank[r].bytes_sent();
+  }
+  EXPECT_EQ(sum, BytesOf(segments.total(), type) * (ranks - 1));
+  EXPECT_EQ(between_hosts,
+            BytesOf(segments.total(), type) * (ranks / lanes - 1));
+}
+
 TEST_P(CollectiveConformance, ReduceScatterSendsEachSegmentToItsRank) {
   const Capabilities promises = Promises();
   if (!promises.exact_counters) GTEST_SKIP() << "exact_counters not promised";
@@ -64,17 +104,8 @@ TEST_P(CollectiveConformance, ReduceScatterSendsEachSegmentToItsRank) {
         return ReadCounters(world, by_rank);
       });
       EXPECT_THAT(results, Each(IsOk()));
-      uint64_t sum = 0;
-      for (size_t r = 0; r < ranks(); ++r) {
-        for (size_t i = 0; i < ranks(); ++i) {
-          EXPECT_EQ(by_rank[r].bytes_sent_to[i],
-                    i == r ? 0 : BytesOf(segments.count(i), type));
-        }
-        EXPECT_EQ(by_rank[r].bytes_sent(),
-                  BytesOf(segments.total() - segments.count(r), type));
-        sum += by_rank[r].bytes_sent();
-      }
-      EXPECT_EQ(sum, BytesOf(segments.total(), type) * (ranks() - 1));
+      ExpectSent(by_rank, segments, type, static_cast<size_t>(lanes()),
+                 [](size_t, size_t to) { return to; });
     }
   }
 }
@@ -98,15 +129,8 @@ TEST_P(CollectiveConformance, AllGatherSendsTheOwnSegmentToEachRank) {
         return ReadCounters(world, by_rank);
       });
       EXPECT_THAT(results, Each(IsOk()));
-      uint64_t sum = 0;
-      for (size_t r = 0; r < ranks(); ++r) {
-        for (size_t i = 0; i < ranks(); ++i) {
-          EXPECT_EQ(by_rank[r].bytes_sent_to[i],
-                    i == r ? 0 : BytesOf(segments.count(r), type));
-        }
-        sum += by_rank[r].bytes_sent();
-      }
-      EXPECT_EQ(sum, BytesOf(segments.total(), type) * (ranks() - 1));
+      ExpectSent(by_rank, segments, type, static_cast<size_t>(lanes()),
+                 [](size_t from, size_t) { return from; });
     }
   }
 }

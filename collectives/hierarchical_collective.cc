@@ -1,0 +1,252 @@
+#include "collectives/hierarchical_collective.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/call_order.h"
+#include "collectives/capabilities.h"
+#include "collectives/level_operations.h"
+
+namespace muonshard {
+namespace {
+
+bool Has(uint64_t bits, OperationKind kind) {
+  return (bits >> static_cast<uint32_t>(kind) & 1) != 0;
+}
+bool Has(uint64_t bits, ReductionKind kind) {
+  return (bits >> static_cast<uint32_t>(kind) & 1) != 0;
+}
+void Remove(OperationKind kind, uint64_t& bits) {
+  bits &= ~(uint64_t{1} << static_cast<uint32_t>(kind));
+}
+void Remove(ReductionKind kind, uint64_t& bits) {
+  bits &= ~(uint64_t{1} << static_cast<uint32_t>(kind));
+}
+
+// What all three groups promise, less what takes more than that.
+Capabilities CapabilitiesOf(const HierarchyLevels& levels) {
+  const Capabilities& host = levels.host_level->capabilities();
+  const Capabilities& lane = levels.lane_level->capabilities();
+  Capabilities all = levels.whole->capabilities();
+  all.operations &= host.operations & lane.operations;
+  all.data_types &= host.data_types & lane.data_types;
+  all.reductions &= host.reductions & lane.reductions;
+  const auto both = [&host, &lane](bool Capabilities::*promise) {
+    return host.*promise && lane.*promise;
+  };
+  all.canonical &= both(&Capabilities::canonical);
+  all.repeatable &= both(&Capabilities::repeatable);
+  all.split &= both(&Capabilities::split);
+  all.window &= both(&Capabilities::window);
+  all.exact_counters &= both(&Capabilities::exact_counters);
+  // A rank that calls for what goes through the levels and one that calls for
+  // what goes through the whole group meet nowhere.
+  all.mismatch_detected = false;
+  // A rank may wait in its lane for another one that waits in its host.
+  all.deadlock_detected = false;
+
+  if (!Has(all.operations, OperationKind::kReduceScatterV) ||
+      !Has(all.operations, OperationKind::kAllGatherV)) {
+    Remove(OperationKind::kAllReduce, all.operations);
+  }
+  if (!Has(all.reductions, ReductionKind::kScaledSum)) {
+    Remove(ReductionKind::kAverage, all.reductions);
+  }
+  return all;
+}
+
+class HierarchicalCollective final : public Collective {
+ public:
+  explicit HierarchicalCollective(HierarchyLevels levels)
+      : Collective(levels.whole->runtime(), levels.whole->rank(),
+                   levels.whole->size(), levels.whole->name(),
+                   CapabilitiesOf(levels)),
+        place_(PlaceIn(levels)),
+        levels_(std::make_shared<const HierarchyLevels>(std::move(levels))),
+        // A call that outlives this object breaks nothing: its groups have
+        // been left.
+        order_(std::make_shared<CallOrder>(
+            [levels = std::weak_ptr<const HierarchyLevels>(levels_)](
+                const absl::Status& error) {
+              if (const auto live = levels.lock()) BreakAll(*live, error);
+            })) {}
+
+  absl::StatusOr<std::unique_ptr<Collective>> Split(
+      int32_t color, int32_t key, absl::string_view name,
+      absl::Time deadline) override {
+    return levels_->whole->Split(color, key, name, deadline);
+  }
+
+  void Abort(const absl::Status& reason) override {
+    levels_->whole->Abort(reason);
+    levels_->host_level->Abort(reason);
+    levels_->lane_level->Abort(reason);
+  }
+
+  // The whole group decides which error was the first, since all ranks see it.
+  absl::Status Health() const override {
+    for (const Collective* level :
+         {levels_->host_level.get(), levels_->lane_level.get(),
+          levels_->whole.get()}) {
+      if (absl::Status s = level->Health(); !s.ok()) {
+        BreakAll(*levels_, s);
+        return levels_->whole->Health();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CollectiveCounters> Counters() const override;
+
+ private:
+  static HostAndLane PlaceIn(const HierarchyLevels& levels) {
+    return {.hosts = levels.lane_level->size(),
+            .lanes = levels.host_level->size(),
+            .host = ToInt(levels.lane_level->rank()),
+            .lane = ToInt(levels.host_level->rank())};
+  }
+
+  static void BreakAll(const HierarchyLevels& levels,
+                       const absl::Status& error) {
+    BreakWith(*levels.whole, error);
+    BreakWith(*levels.host_level, error);
+    BreakWith(*levels.lane_level, error);
+  }
+
+  absl::StatusOr<LoweredCall> Lower(Operation operation) override;
+
+  void Break(const absl::Status& error) override { BreakAll(*levels_, error); }
+
+  // Puts what `group` makes of `operations` behind `call`.
+  static absl::Status AppendLevels(Collective& group,
+                                   std::vector<Operation> operations,
+                                   LoweredCall& call);
+
+  const HostAndLane place_;
+  const std::shared_ptr<const HierarchyLevels> levels_;
+  const std::shared_ptr<CallOrder> order_;
+};
+
+absl::Status HierarchicalCollective::AppendLevels(
+    Collective& group, std::vector<Operation> operations, LoweredCall& call) {
+  const size_t first = call.levels.size();
+  for (Operation& operation : operations) {
+    absl::StatusOr<LoweredCall> part = LowerWith(group, std::move(operation));
+    if (!part.ok()) return part.status();
+    if (call.levels.size() < first + part->levels.size()) {
+      call.levels.resize(first + part->levels.size());
+    }
+    for (size_t i = 0; i < part->levels.size(); ++i) {
+      std::move(part->levels[i].begin(), part->levels[i].end(),
+                std::back_inserter(call.levels[first + i]));
+    }
+    std::move(part->scratch.begin(), part->scratch.end(),
+              std::back_inserter(call.scratch));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoweredCall> HierarchicalCollective::Lower(Operation operation) {
+  // A level that broke while no call was in flight breaks the others here.
+  if (absl::Status s = Health(); !s.ok()) return s;
+  const bool through_levels = GoesThroughLevels(operation.kind);
+  CallFootprint footprint = FootprintOf(operation, through_levels);
+  LoweredCall call;
+  if (through_levels) {
+    HierarchicalOperation lowered = ToLevels(operation, place_);
+    for (LevelOperations& part : lowered.sequence) {
+      Collective& group = part.level == HierarchyLevel::kHost
+                              ? *levels_->host_level
+                              : *levels_->lane_level;
+      if (absl::Status s =
+              AppendLevels(group, std::move(part.operations), call);
+          !s.ok()) {
+        return s;
+      }
+    }
+    call.ready = std::move(operation.options.ready);
+    if (lowered.scratch != nullptr) {
+      call.scratch.push_back(std::move(lowered.scratch));
+    }
+  } else {
+    absl::StatusOr<LoweredCall> flat =
+        LowerWith(*levels_->whole, std::move(operation));
+    if (!flat.ok()) return flat.status();
+    call = *std::move(flat);
+  }
+  call.order = order_;
+  call.footprint = std::move(footprint);
+  return call;
+}
+
+absl::StatusOr<CollectiveCounters> HierarchicalCollective::Counters() const {
+  absl::StatusOr<CollectiveCounters> all = levels_->whole->Counters();
+  if (!all.ok()) return all.status();
+  const absl::StatusOr<CollectiveCounters> host =
+      levels_->host_level->Counters();
+  if (!host.ok()) return host.status();
+  const absl::StatusOr<CollectiveCounters> lane =
+      levels_->lane_level->Counters();
+  if (!lane.ok()) return lane.status();
+  // Whatever goes through the levels is one call of its own kind in the lane.
+  for (size_t kind = 0; kind < all->calls.size(); ++kind) {
+    all->calls[kind] += lane->calls[kind];
+  }
+  const auto sent_to = [&all, this](int32_t h, int32_t l) -> uint64_t& {
+    return all->bytes_sent_to[static_cast<size_t>(place_.RankOf(h, l))];
+  };
+  for (int32_t l = 0; l < place_.lanes; ++l) {
+    sent_to(place_.host, l) += host->bytes_sent_to[static_cast<size_t>(l)];
+  }
+  for (int32_t h = 0; h < place_.hosts; ++h) {
+    sent_to(h, place_.lane) += lane->bytes_sent_to[static_cast<size_t>(h)];
+  }
+  return all;
+}
+
+absl::Status CheckLevels(const HierarchyLevels& levels) {
+  const auto error = [](const auto&... text) {
+    return absl::InvalidArgumentError(absl::StrCat("a hierarchy ", text...));
+  };
+  if (levels.whole == nullptr) return error("wants the whole group, got none");
+  const Collective& whole = *levels.whole;
+  const std::string name = absl::StrCat("of group \"", whole.name(), "\" ");
+  if (levels.host_level == nullptr) {
+    return error(name, "wants a host level, got none");
+  }
+  if (levels.lane_level == nullptr) {
+    return error(name, "wants a lane level, got none");
+  }
+  const Collective& host = *levels.host_level;
+  const Collective& lane = *levels.lane_level;
+  if (host.size() * int64_t{lane.size()} != whole.size()) {
+    return error(name, "wants hosts times lanes to be ", whole.size(), ", got ",
+                 lane.size(), " hosts of ", host.size(), " lanes");
+  }
+  const int32_t host_rank = ToInt(whole.rank()) % host.size();
+  const int32_t lane_rank = ToInt(whole.rank()) / host.size();
+  if (ToInt(host.rank()) != host_rank || ToInt(lane.rank()) != lane_rank) {
+    return error(name, "wants rank ", ToInt(whole.rank()), " to be lane ",
+                 host_rank, " of host ", lane_rank, ", got lane ",
+                 ToInt(host.rank()), " of host ", ToInt(lane.rank()));
+  }
+  if (&host.runtime() != &whole.runtime() ||
+      &lane.runtime() != &whole.runtime()) {
+    return error(name, "wants all its levels on one runtime");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Collective>> NewHierarchicalCollective(
+    HierarchyLevels levels) {
+  if (absl::Status s = CheckLevels(levels); !s.ok()) return s;
+  return std::make_unique<HierarchicalCollective>(std::move(levels));
+}
+
+}  // namespace muonshard
