@@ -4,7 +4,9 @@
 // A loss is multiplied by `scale` so that small gradients survive in f16. After
 // a step whose gradients were not finite the scale is multiplied by the
 // back-off factor; after `growth_interval` steps in a row whose gradients were,
-// by the growth factor. The scale is f32 and, grown beyond that, stays.
+// by the growth factor: in fp64, rounded to f32 once. A scale that would leave
+// [kLossScaleMin, kLossScaleMax] stays. (torch's may become 0, which no step
+// can be divided by.)
 //
 //   model.Backward(scaler.scale());
 //   ... Finish ...
@@ -12,7 +14,8 @@
 //   scaler.Update(*optimizer.Outcome());
 //
 // Every rank has its own, and as all are told the same outcome all stay equal;
-// a step in which they differ fails on every rank.
+// a step in which they differ fails on every rank. A step that failed has no
+// outcome, says nothing about the scale and leaves it alone.
 //
 // Threads    Like an int.
 // Errors     kInvalidArgument names the field, its range and what was got.
@@ -29,7 +32,8 @@
 namespace muonshard {
 
 struct GradScalerOptions {
-  double init_scale = 65536;       // > 0, a finite f32
+  // In [kLossScaleMin, kLossScaleMax]; rounded to f32.
+  double init_scale = 65536;
   double growth_factor = 2;        // > 1, finite
   double backoff_factor = 0.5;     // in (0, 1)
   int32_t growth_interval = 2000;  // >= 1
@@ -37,7 +41,7 @@ struct GradScalerOptions {
 
 // What a checkpoint keeps.
 struct GradScalerState {
-  float scale = 65536;         // > 0, finite
+  float scale = 65536;         // In [kLossScaleMin, kLossScaleMax]
   int32_t growth_tracker = 0;  // Good steps in a row; in [0, growth_interval)
 
   bool operator==(const GradScalerState&) const = default;
@@ -50,8 +54,8 @@ class GradScaler {
   // What to multiply the loss of the next step by.
   double scale() const { return state_.scale; }
 
-  // Takes note of a step that was taken or skipped. An outcome whose gradients
-  // were finite counts as good.
+  // Takes note of a step that was taken or skipped, once. An outcome whose
+  // gradients were finite counts as good.
   void Update(const StepOutcome& outcome);
 
   const GradScalerState& state() const { return state_; }

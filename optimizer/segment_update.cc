@@ -122,6 +122,23 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
   }
 }
 
+ParameterState SegmentUpdater::State(int32_t p) const {
+  ParameterState result{.step_count = steps_[static_cast<size_t>(p)],
+                        .pieces = {}};
+  const auto bucket = static_cast<size_t>(buffers_.bucket_of(p));
+  for (const PieceState& state : states_[bucket]) {
+    const Piece& piece =
+        plan_.buckets[bucket].pieces[static_cast<size_t>(state.piece)];
+    if (piece.parameter != p) continue;
+    result.pieces.push_back({.parameter_offset = piece.parameter_offset,
+                             .count = piece.count,
+                             .first = state.first,
+                             .second = state.second,
+                             .master = state.master});
+  }
+  return result;
+}
+
 void SegmentUpdater::CopyOut(int32_t bucket) {
   for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
     const auto p = static_cast<size_t>(piece.parameter);

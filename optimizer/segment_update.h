@@ -18,6 +18,7 @@
 #include "collectives/runtime/runtime.h"
 #include "optimizer/bucket_buffers.h"
 #include "optimizer/control_vector.h"
+#include "optimizer/optimizer_state.h"
 #include "optimizer/options.h"
 
 namespace muonshard {
@@ -40,6 +41,9 @@ class SegmentUpdater {
   // Updates the own segment of `bucket`. Returns what Muon took of the time.
   absl::Duration Update(int32_t bucket, const StepDecision& decision,
                         const StepOptions& step);
+
+  // Of parameter `p`; behind the updates of its bucket.
+  ParameterState State(int32_t p) const;
 
   // Copies what was gathered to the parameters.
   void CopyOut(int32_t bucket);

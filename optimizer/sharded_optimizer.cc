@@ -77,6 +77,7 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
   absl::Status WaitForParameters(absl::string_view name) override;
   absl::Status WaitForParameters() override;
   absl::Status Synchronize() override;
+  absl::StatusOr<ParameterState> State(int32_t p) override;
   absl::StatusOr<OptimizerStatistics> Statistics() const override;
 
  private:
@@ -313,6 +314,15 @@ absl::Status ShardedOptimizerImpl::Synchronize() {
   const absl::Status waited = Exposed([&] { return WaitForAllBuckets(); });
   absl::Status decided = Outcome().status();
   return decided.ok() ? waited : decided;
+}
+
+absl::StatusOr<ParameterState> ShardedOptimizerImpl::State(int32_t p) {
+  if (absl::Status s = CheckIndex(p); !s.ok()) return s;
+  if (!LivesHere(p)) return ParameterState();
+  const absl::Status waited = Exposed(
+      [&] { return updater_.AwaitUpdate(buffers_.bucket_of(p), Deadline()); });
+  if (!waited.ok()) return waited;
+  return updater_.segments().State(p);
 }
 
 absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {

@@ -52,6 +52,7 @@
 #include "collectives/collective.h"
 #include "collectives/data_type.h"
 #include "optimizer/optimizer_environment.h"
+#include "optimizer/optimizer_state.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
@@ -121,6 +122,10 @@ class ShardedOptimizer {
 
   // Waits for the latest step and all its parameters; returns its error.
   virtual absl::Status Synchronize() = 0;
+
+  // What this rank keeps of parameter p, which is nothing of one that does not
+  // live here. Waits until no update writes it, whatever became of the step.
+  virtual absl::StatusOr<ParameterState> State(int32_t p) = 0;
 
   virtual absl::StatusOr<OptimizerStatistics> Statistics() const = 0;
 

@@ -254,6 +254,21 @@ absl::Status Updater::WaitForBucket(int32_t bucket, absl::Time deadline) {
   return absl::OkStatus();
 }
 
+absl::Status Updater::AwaitUpdate(int32_t bucket, absl::Time deadline) const {
+  const BucketState& state = buckets_[static_cast<size_t>(bucket)];
+  std::shared_ptr<const Record> record;
+  Event updated;
+  {
+    MutexLock lock(*state.mutex);
+    if (!state.pending) return absl::OkStatus();
+    record = state.record;
+    updated = state.updated;
+  }
+  (void)AwaitDecision(*record, deadline);
+  absl::Status ran = updated.Wait(deadline);
+  return updated.done() ? absl::OkStatus() : ran;
+}
+
 bool Updater::pending(int32_t bucket) const {
   const BucketState& state = buckets_[static_cast<size_t>(bucket)];
   MutexLock lock(*state.mutex);

@@ -74,6 +74,9 @@ class Updater {
   // Waits until the parameters of a bucket have their new values.
   absl::Status WaitForBucket(int32_t bucket, absl::Time deadline);
 
+  // Waits until no update of the latest step writes the state of a bucket.
+  absl::Status AwaitUpdate(int32_t bucket, absl::Time deadline) const;
+
   // Whether a bucket's parameters are still to be copied out.
   bool pending(int32_t bucket) const;
 
