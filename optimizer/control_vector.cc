@@ -14,7 +14,8 @@ namespace muonshard {
 namespace {
 
 constexpr size_t kNonFinite = kExactSumLimbs;
-constexpr size_t kFirstAbsent = kExactSumLimbs + 1;
+constexpr size_t kUncountedNonFinite = kExactSumLimbs + 1;
+constexpr size_t kFirstAbsent = kExactSumLimbs + 2;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
 constexpr int64_t kFailureKinds = 7;
@@ -79,6 +80,7 @@ void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
   std::fill(sums.begin(), sums.end(), 0);
   input.squared_norm.Export(sums.first<kExactSumLimbs>());
   sums[kNonFinite] = input.non_finite_count;
+  sums[kUncountedNonFinite] = input.uncounted_non_finite_count;
   for (size_t p = 0; p < absent_.size(); ++p) {
     const AbsentSlots& slots = absent_[p];
     if (input.absent[p] && slots.own.has_value()) {
@@ -195,7 +197,9 @@ StepDecision ControlVector::Decide(const ControlInput& input,
   squared_norm.AddLimbs(
       std::span<const int64_t, kExactSumLimbs>(sums.data(), kExactSumLimbs));
   StepOutcome& outcome = decision.outcome;
-  outcome.non_finite_count = sums[kNonFinite];
+  // Replicas of what was counted would count it again.
+  outcome.non_finite_count =
+      sums[kNonFinite] > 0 ? sums[kNonFinite] : sums[kUncountedNonFinite];
   const StepOptions& options = input.options;
   outcome.gradient_norm = GlobalNorm(squared_norm, options.loss_scale);
   outcome.clip_factor = ClipFactor(outcome.gradient_norm, options.clip_norm);

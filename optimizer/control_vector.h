@@ -2,8 +2,8 @@
 // summed and one whose least is taken over the world, and the one decision
 // that follows from them on every rank.
 //
-// Sums       the exact squared norm, non-finite elements, and for each
-//            parameter on how many ranks it is absent
+// Sums       the exact squared norm, non-finite elements that count in it and
+//            that do not, and for each parameter on how many ranks it is absent
 // Least      [x, -x] of each fact that must be equal, the fields of the step's
 //            options among them, and the first failure
 // Result     A pure function of the reduced vectors, so every rank decides the
@@ -50,6 +50,9 @@ struct ControlInput {
   StepOptions options;
   ExactSum squared_norm;  // Of what this rank counts; see Reducer.
   int64_t non_finite_count = 0;
+  // Of segments that do not count in the norm. They matter where a rank's
+  // gradient should be that of another and is not.
+  int64_t uncounted_non_finite_count = 0;
   std::optional<StepFailure> failure;  // The first by parameter.
   std::vector<bool> absent;  // By parameter; false where it does not live.
 };

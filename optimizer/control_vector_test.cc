@@ -146,6 +146,22 @@ TEST(ControlVectorTest, NonFiniteElementsSkipWithoutAnError) {
   EXPECT_EQ(decision.outcome.non_finite_count, 3);
 }
 
+// A rank whose gradient should be that of another, and is not, must not update
+// with it.
+TEST(ControlVectorTest, WhatIsNotFiniteSkipsTheStepEvenWhereNoNormCountsIt) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  ballot.inputs[3].uncounted_non_finite_count = 2;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    const StepDecision decision = ballot.DecisionOf(rank);
+    EXPECT_FALSE(decision.outcome.updated);
+    EXPECT_EQ(decision.outcome.non_finite_count, 2);
+  }
+  // Where it was counted, copies of it are not counted again.
+  ballot.inputs[0].non_finite_count = 1;
+  EXPECT_EQ(ballot.DecisionOf(0).outcome.non_finite_count, 1);
+}
+
 TEST(ControlVectorTest, AnExpertIsAbsentOnlyWhereItLives) {
   const Plan plan = TwoParameterPlan(AbsentGradient::kSkip);
   Ballot ballot(plan);
@@ -170,7 +186,8 @@ TEST(ControlVectorTest, AnExpertThatHasNoGradientWhereItLivesIsAnError) {
   ballot.inputs[3].absent[1] = true;
   EXPECT_THAT(ballot.DecisionOf(0).status,
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "parameter \"expert\" has a gradient on none of its 2"));
+                       "parameter \"expert\" has a gradient on none of its 2 "
+                       "ranks at ep=1"));
 }
 
 TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {

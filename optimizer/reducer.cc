@@ -282,7 +282,11 @@ void Reducer::EnqueueSummary(int32_t bucket, const absl::Status& launched) {
 }
 
 void Reducer::Summarize(int32_t bucket) {
-  if (!buffers_.counts_in_norm(bucket)) return;
+  const bool counts = buffers_.counts_in_norm(bucket);
+  ExactSum uncounted;
+  ExactSum& squared_norm = counts ? summary_.squared_norm : uncounted;
+  int64_t& non_finite_count =
+      counts ? summary_.non_finite_count : summary_.uncounted_non_finite_count;
   const DataType type = buffers_.gradients(bucket).type;
   for (const Piece& piece : plan_.buckets[static_cast<size_t>(bucket)].pieces) {
     if (piece.owner != buffers_.group_rank(bucket)) continue;
@@ -292,8 +296,7 @@ void Reducer::Summarize(int32_t bucket) {
     if (spec.rule == Rule::kMuon) {
       ClearPadding(MuonUnitOf(spec, piece.rows), type, gradient);
     }
-    summary_.non_finite_count +=
-        AddSquares(type, gradient, piece.count, summary_.squared_norm);
+    non_finite_count += AddSquares(type, gradient, piece.count, squared_norm);
   }
 }
 

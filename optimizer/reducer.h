@@ -52,6 +52,8 @@ namespace muonshard {
 struct ReductionSummary {
   ExactSum squared_norm;
   int64_t non_finite_count = 0;
+  // Of segments that do not count in the norm.
+  int64_t uncounted_non_finite_count = 0;
   absl::Status failure;       // The first bucket's that failed.
   int32_t failed_bucket = 0;  // Which that is.
 };

@@ -40,6 +40,7 @@ Updater::Updater(Collective& world, const OptimizerOptions& options,
       compute_(compute),
       spans_(spans),
       control_vector_(plan_, world.rank()),
+      equality_check_(plan_, world.rank()),
       segments_(world.runtime(), options, buffers),
       record_(std::make_shared<Record>()),
       buckets_(plan_.buckets.size()) {
@@ -49,6 +50,7 @@ Updater::Updater(Collective& world, const OptimizerOptions& options,
 void Updater::Step(int64_t step, int32_t micro_batches,
                    const StepOptions& options) {
   const absl::Time deadline = runtime_.Now() + options_.timeout;
+  const bool equality_due = EqualityDue(step);
   record_ = std::make_shared<Record>();
   // Operations of the compute stream hold the record too.
   const std::shared_ptr<Record> record = record_;
@@ -61,9 +63,11 @@ void Updater::Step(int64_t step, int32_t micro_batches,
   if (!record->control.failure.has_value()) {
     record->control.failure = control_vector_.Check(options);
   }
+  record->equality_due = equality_due;
   record->reductions = reducer_.works();
   record->sums.resize(control_vector_.sum_count());
-  record->least.resize(control_vector_.least_count());
+  record->least.resize(control_vector_.least_count() +
+                       (equality_due ? equality_check_.least_count() : 0));
   compute_.Enqueue([this, record](absl::Status upstream) {
     Fill(*record);
     return upstream;
@@ -105,11 +109,25 @@ void Updater::Step(int64_t step, int32_t micro_batches,
   }
 }
 
+// What the last step left open is compared again: a difference stays one. The
+// program has waited for the last step, so all ranks say the same.
+bool Updater::EqualityDue(int64_t step) const {
+  const int64_t interval = options_.equality_check_interval;
+  if (interval == 0) return false;
+  return (step - 1) % interval == 0 || record_->equality_due;
+}
+
+std::span<int64_t> Updater::ComparedOf(Record& record) const {
+  return std::span<int64_t>(record.least)
+      .subspan(control_vector_.least_count());
+}
+
 void Updater::Fill(Record& record) {
   const ReductionSummary& summary = reducer_.summary();
   ControlInput& control = record.control;
   control.squared_norm = summary.squared_norm;
   control.non_finite_count = summary.non_finite_count;
+  control.uncounted_non_finite_count = summary.uncounted_non_finite_count;
   record.failure = summary.failure;
   if (!control.failure.has_value() && !summary.failure.ok()) {
     control.failure = StepFailure{
@@ -118,6 +136,9 @@ void Updater::Fill(Record& record) {
         .kind = FailureKind::kFailedReduction};
   }
   control_vector_.Encode(control, record.sums, record.least);
+  if (!record.equality_due) return;
+  equality_check_.Encode([this](int32_t p) { return segments_.bound(p); },
+                         ComparedOf(record));
 }
 
 absl::Status Updater::PostControl(Record& record, const Event& filled,
@@ -146,6 +167,7 @@ void Updater::Decide(Record& record, absl::Status upstream) {
   if (upstream.ok()) {
     decision =
         control_vector_.Decide(record.control, record.sums, record.least);
+    DecideEquality(record);
   } else {
     record.control_failed = true;
     decision.status = absl::Status(
@@ -163,6 +185,18 @@ void Updater::Decide(Record& record, absl::Status upstream) {
     }
   }
   if (decision.outcome.updated) segments_.BeginStep(decision);
+}
+
+void Updater::DecideEquality(Record& record) {
+  if (!record.equality_due || !record.decision.status.ok()) return;
+  const absl::Status equal = equality_check_.Check(ComparedOf(record));
+  if (equal.ok()) {
+    record.equality_due = false;
+    return;
+  }
+  record.decision.status = absl::Status(
+      equal.code(), absl::StrCat("step ", record.control.step,
+                                 " was not taken: ", equal.message()));
 }
 
 void Updater::Update(const Record& record, int32_t part) {

@@ -1,11 +1,12 @@
 // Decides a step with all ranks, updates part by part, and gathers.
 //
 // Life of a step here: when the compute stream has summed the reduced segments
-// it fills the control vectors; two all-reduces over the world carry them
-// round; behind these the compute stream decides, then updates part after
-// part in forward order. The gathers of a part are ready when its update has
-// ended, so part i + 1 updates while part i travels. What was gathered is
-// copied to the parameters by whoever waits for them first.
+// it fills the control vectors, in some steps with hashes of the parameters;
+// two all-reduces over the world carry them round; behind these the compute
+// stream decides, then updates part after part in forward order. The gathers of
+// a part are ready when its update has ended, so part i + 1 updates while part
+// i travels. What was gathered is copied to the parameters by whoever waits for
+// them first.
 //
 // Ordering     Everything is posted by `Step`, in plan order, whatever the
 //              decision will be: a skipped step gathers too, and copies
@@ -24,6 +25,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +38,7 @@
 #include "collectives/work.h"
 #include "optimizer/bucket_buffers.h"
 #include "optimizer/control_vector.h"
+#include "optimizer/equality_check.h"
 #include "optimizer/group_set.h"
 #include "optimizer/options.h"
 #include "optimizer/reducer.h"
@@ -95,6 +98,8 @@ class Updater {
     absl::Status options_status;  // Of this rank's own options.
     absl::Status failure;         // This rank's own, of a reduction.
     bool control_failed = false;
+    // Whether parameters are to be compared. False once they were found equal.
+    bool equality_due = false;
     StepDecision decision;
     std::vector<Work> reductions;
     std::array<Work, 2> control_works;
@@ -110,10 +115,14 @@ class Updater {
     bool pending = false;  // Not copied out.
   };
 
+  bool EqualityDue(int64_t step) const;
+  // The part of Record::least in which parameters are compared.
+  std::span<int64_t> ComparedOf(Record& record) const;
   void Fill(Record& record);
   absl::Status PostControl(Record& record, const Event& filled,
                            absl::Time deadline);
   void Decide(Record& record, absl::Status upstream);
+  void DecideEquality(Record& record);
   void Update(const Record& record, int32_t part);
   void ReleaseGradients(int32_t part);
   absl::StatusOr<Work> PostGather(int32_t bucket, int64_t step,
@@ -130,6 +139,7 @@ class Updater {
   Stream& compute_;
   SpanRecorder& spans_;
   const ControlVector control_vector_;
+  const EqualityCheck equality_check_;
   SegmentUpdater segments_;
   std::shared_ptr<Record> record_;  // Of the latest step.
   std::vector<BucketState> buckets_;
