@@ -27,14 +27,13 @@ void BM_NewtonSchulz(benchmark::State& state) {
   }
   std::vector<float> out(x.size());
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols)));
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols, options)));
   for ([[maybe_unused]] const auto iteration : state) {
     NewtonSchulz(x, rows, cols, options, workspace, out);
     benchmark::DoNotOptimize(out.data());
     benchmark::ClobberMemory();
   }
-  const int64_t flops =
-      NewtonSchulzFlops(rows, cols, options.newton_schulz_steps);
+  const int64_t flops = NewtonSchulzFlops(rows, cols, options);
   state.counters["flops"] =
       benchmark::Counter(static_cast<double>(flops),
                          benchmark::Counter::kIsIterationInvariantRate);

@@ -1,8 +1,8 @@
 // The hyper-parameters and limits of a sharded optimizer: the same on every
 // rank.
 //
-// Defaults of Muon are those of torch.optim.Muon in PyTorch 2.11, by value; of
-// AdamW those of torch.optim.AdamW.
+// Muon's are in optimizer/muon_options.h. Defaults of AdamW are those of
+// torch.optim.AdamW, by value.
 //
 // Errors     `Validate` returns kInvalidArgument that names the field, its
 //            range and what was got.
@@ -10,45 +10,13 @@
 #ifndef OPTIMIZER_OPTIONS_H_
 #define OPTIMIZER_OPTIONS_H_
 
-#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "optimizer/muon_options.h"
 
 namespace muonshard {
-
-// One step of the iteration X <- a X + (b A + c A A) X with A = X X^T.
-struct NewtonSchulzCoefficients {
-  double a = 0;
-  double b = 0;
-  double c = 0;
-};
-
-// Those of torch.optim.Muon: one set, (3.4445, -4.7750, 2.0315). Out of line,
-// because g++ 12 warns falsely of such a list in a constructor it inlines.
-std::vector<NewtonSchulzCoefficients> TorchCoefficients();
-
-// How the update of a matrix of fan_out x fan_in is scaled.
-enum class MuonScale : uint8_t {
-  kSpectral,       // sqrt(max(1, fan_out / fan_in)): torch "original".
-  kMatchAdamWRms,  // 0.2 sqrt(max(fan_out, fan_in)): Moonlight.
-  kFanRatio,       // sqrt(fan_out / fan_in).
-  kNone,           // 1.
-};
-
-struct MuonOptions {
-  double learning_rate = 1e-3;  // > 0
-  double weight_decay = 0.1;    // >= 0
-  double momentum = 0.95;       // in [0, 1)
-  bool nesterov = true;
-  // Held at the last when there are more steps than coefficients.
-  std::vector<NewtonSchulzCoefficients> coefficients = TorchCoefficients();
-  int32_t newton_schulz_steps = 5;  // in [1, 16]
-  double epsilon = 1e-7;            // > 0; floor of the Frobenius norm
-  MuonScale scale = MuonScale::kSpectral;
-};
 
 struct AdamWOptions {
   double learning_rate = 1e-3;  // > 0

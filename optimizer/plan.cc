@@ -58,8 +58,7 @@ absl::StatusOr<Plan> Plan::Create(const std::vector<ParameterSpec>& specs,
   if (absl::Status s = CheckInputs(specs, mesh, hosts, options); !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<Unit>> units =
-      ListUnits(specs, options.muon.newton_schulz_steps);
+  absl::StatusOr<std::vector<Unit>> units = ListUnits(specs, options.muon);
   if (!units.ok()) return units.status();
   const Classification classification = Classify(specs, mesh, hosts);
   if (absl::Status s = AssignUnitOwners(

@@ -1,5 +1,6 @@
 // What all ranks must agree on: no field is left out.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -67,8 +68,35 @@ TEST(PlanLinesTest, EveryOptionIsInALineOfItsOwn) {
         [](OptimizerOptions& o) { o.muon.weight_decay = 0; }},
        {"muon.momentum", [](OptimizerOptions& o) { o.muon.momentum = 0; }},
        {"muon.nesterov", [](OptimizerOptions& o) { o.muon.nesterov = false; }},
-       {"muon.coefficients",
-        [](OptimizerOptions& o) { o.muon.coefficients[0].b += 1e-9; }},
+       {"muon.weight_decay_kind",
+        [](OptimizerOptions& o) {
+          o.muon.weight_decay_kind = WeightDecay::kCautious;
+        }},
+       {"muon.coefficient_set",
+        [](OptimizerOptions& o) {
+          o.muon.coefficient_set = NewtonSchulzSet::kQuintic;
+        }},
+       {"muon.polar_express_safety",
+        [](OptimizerOptions& o) { o.muon.polar_express_safety = 1.02; }},
+       {"muon.pre_scaling",
+        [](OptimizerOptions& o) {
+          o.muon.pre_scaling = PreScaling::kFrobenius;
+        }},
+       {"muon.iteration",
+        [](OptimizerOptions& o) {
+          o.muon.iteration = NewtonSchulzIteration::kGram;
+        }},
+       {"muon.gram_restart_interval",
+        [](OptimizerOptions& o) { o.muon.gram_restart_interval = 3; }},
+       {"muon.newton_schulz_dtype",
+        [](OptimizerOptions& o) {
+          o.muon.newton_schulz_dtype = DataType::kBF16;
+        }},
+       {"muon.rms_factor",
+        [](OptimizerOptions& o) { o.muon.rms_factor = 0.4; }},
+       {"muon.row_normalization",
+        [](OptimizerOptions& o) { o.muon.row_normalization = true; }},
+       {"muon.row_beta2", [](OptimizerOptions& o) { o.muon.row_beta2 = 0; }},
        {"muon.newton_schulz_steps",
         [](OptimizerOptions& o) { o.muon.newton_schulz_steps = 6; }},
        {"muon.epsilon", [](OptimizerOptions& o) { o.muon.epsilon = 1; }},
@@ -97,6 +125,21 @@ TEST(PlanLinesTest, EveryOptionIsInALineOfItsOwn) {
         FirstDifference([&](Inputs& inputs) { change(inputs.options); });
     EXPECT_THAT(line, StartsWith("option " + name + "="));
   }
+}
+
+TEST(PlanLinesTest, CustomCoefficientsAreAgreedOnToTheLastBit) {
+  const auto line = [](double b) {
+    Inputs inputs;
+    inputs.options.muon.coefficient_set = NewtonSchulzSet::kCustom;
+    inputs.options.muon.custom_coefficients = {{2, b, 0.5}, {1.5, -0.5, 0}};
+    const std::vector<std::string> lines = MakePlan(inputs).lines;
+    return *std::find_if(lines.begin(), lines.end(), [](const auto& text) {
+      return text.find("muon.custom_coefficients") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(line(-1.5),
+            "option muon.custom_coefficients=(2,-1.5,0.5),(1.5,-0.5,0)");
+  EXPECT_NE(line(-1.5), line(-1.5 - 1e-15));
 }
 
 TEST(PlanLinesTest, EveryScaleIsToldApart) {

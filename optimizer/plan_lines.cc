@@ -21,27 +21,35 @@ std::string ListText(const std::vector<T>& values) {
   return absl::StrCat("[", absl::StrJoin(values, ","), "]");
 }
 
-absl::string_view MuonScaleName(MuonScale scale) {
-  switch (scale) {
-    case MuonScale::kSpectral:
-      return "spectral";
-    case MuonScale::kMatchAdamWRms:
-      return "match_adamw_rms";
-    case MuonScale::kFanRatio:
-      return "fan_ratio";
-    case MuonScale::kNone:
-      return "none";
-  }
-  return "unknown";
-}
-
 std::string CoefficientsText(const MuonOptions& muon) {
   return absl::StrJoin(
-      muon.coefficients, ",",
+      muon.custom_coefficients, ",",
       [](std::string* out, const NewtonSchulzCoefficients& set) {
         absl::StrAppend(out, "(", Text(set.a), ",", Text(set.b), ",",
                         Text(set.c), ")");
       });
+}
+
+template <typename Add>
+void AddMuonOptions(const MuonOptions& muon, const Add& add) {
+  add("muon.learning_rate", Text(muon.learning_rate));
+  add("muon.weight_decay", Text(muon.weight_decay));
+  add("muon.weight_decay_kind", WeightDecayName(muon.weight_decay_kind));
+  add("muon.momentum", Text(muon.momentum));
+  add("muon.nesterov", muon.nesterov ? 1 : 0);
+  add("muon.coefficient_set", CoefficientSetOf(muon.coefficient_set).name);
+  add("muon.custom_coefficients", CoefficientsText(muon));
+  add("muon.polar_express_safety", Text(muon.polar_express_safety));
+  add("muon.pre_scaling", PreScalingName(muon.pre_scaling));
+  add("muon.newton_schulz_steps", muon.newton_schulz_steps);
+  add("muon.iteration", NewtonSchulzIterationName(muon.iteration));
+  add("muon.gram_restart_interval", muon.gram_restart_interval);
+  add("muon.newton_schulz_dtype", DataTypeName(muon.newton_schulz_dtype));
+  add("muon.epsilon", Text(muon.epsilon));
+  add("muon.scale", MuonScaleName(muon.scale));
+  add("muon.rms_factor", Text(muon.rms_factor));
+  add("muon.row_normalization", muon.row_normalization ? 1 : 0);
+  add("muon.row_beta2", Text(muon.row_beta2));
 }
 
 void AddOptions(const OptimizerOptions& options,
@@ -50,15 +58,7 @@ void AddOptions(const OptimizerOptions& options,
                             const absl::AlphaNum& value) {
     lines.push_back(absl::StrCat("option ", name, "=", value));
   };
-  const MuonOptions& muon = options.muon;
-  add("muon.learning_rate", Text(muon.learning_rate));
-  add("muon.weight_decay", Text(muon.weight_decay));
-  add("muon.momentum", Text(muon.momentum));
-  add("muon.nesterov", muon.nesterov ? 1 : 0);
-  add("muon.coefficients", CoefficientsText(muon));
-  add("muon.newton_schulz_steps", muon.newton_schulz_steps);
-  add("muon.epsilon", Text(muon.epsilon));
-  add("muon.scale", MuonScaleName(muon.scale));
+  AddMuonOptions(options.muon, add);
   const AdamWOptions& adamw = options.adamw;
   add("adamw.learning_rate", Text(adamw.learning_rate));
   add("adamw.weight_decay", Text(adamw.weight_decay));

@@ -180,10 +180,10 @@ TEST(PlanTest, BlocksOfColumnsStayInOneUnitThatCostsTheirSum) {
   // [4, 3] has m = 3, n = 4; [4, 7] has m = 4, n = 7.
   const int64_t flops = 2 * ((4 * 9 * 4 + 2 * 27) + (4 * 16 * 7 + 2 * 64));
   EXPECT_EQ(plan.rank_load[0].newton_schulz_flops, flops);
-  EXPECT_EQ(
-      plan.rank_load[0].scratch_bytes,
-      4 * MuonWorkspaceCount(
-              {.rows = 4, .cols = 10, .column_blocks = spec.blocks.sizes}));
+  EXPECT_EQ(plan.rank_load[0].scratch_bytes,
+            4 * MuonWorkspaceCount(
+                    {.rows = 4, .cols = 10, .column_blocks = spec.blocks.sizes},
+                    options.muon));
 }
 
 TEST(PlanTest, ElementWiseParametersAreCutAtChunksAndDealtEvenly) {

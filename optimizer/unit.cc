@@ -52,7 +52,7 @@ MatrixCut CutOf(const ParameterSpec& spec) {
 }  // namespace
 
 absl::StatusOr<std::vector<Unit>> ListUnits(
-    const std::vector<ParameterSpec>& specs, int32_t newton_schulz_steps) {
+    const std::vector<ParameterSpec>& specs, const MuonOptions& options) {
   std::vector<Unit> units;
   double flops_of_all = 0;
   for (size_t p = 0; p < specs.size(); ++p) {
@@ -61,8 +61,9 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
     const MatrixCut cut = CutOf(spec);
     for (const int64_t rows : cut.unit_rows) {
       for (const int64_t cols : cut.column_blocks) {
-        flops_of_all += static_cast<double>(cut.bank) *
-                        ApproximateFlops(rows, cols, newton_schulz_steps);
+        flops_of_all +=
+            static_cast<double>(cut.bank) *
+            ApproximateFlops(rows, cols, NewtonSchulzSteps(options));
       }
     }
     if (flops_of_all > kFlopsMax) {
@@ -79,10 +80,11 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
                      .rows = rows,
                      .cols = spec.shape.back()};
         for (const int64_t cols : cut.column_blocks) {
-          unit.flops += NewtonSchulzFlops(rows, cols, newton_schulz_steps);
+          unit.flops += NewtonSchulzFlops(rows, cols, options);
         }
-        unit.scratch_bytes = MuonWorkspaceCount(MuonUnitOf(spec, rows)) *
-                             static_cast<int64_t>(sizeof(float));
+        unit.scratch_bytes =
+            MuonWorkspaceCount(MuonUnitOf(spec, rows), options) *
+            static_cast<int64_t>(sizeof(float));
         offset += unit.count();
         units.push_back(unit);
       }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "optimizer/muon_options.h"
 #include "optimizer/parameter_spec.h"
 
 namespace muonshard {
@@ -34,7 +35,7 @@ inline constexpr int64_t kAdamWStateBytesPerElement = 8;
 // All units of `specs`, which are valid: by parameter, then by offset. Owners
 // are left at 0.
 absl::StatusOr<std::vector<Unit>> ListUnits(
-    const std::vector<ParameterSpec>& specs, int32_t newton_schulz_steps);
+    const std::vector<ParameterSpec>& specs, const MuonOptions& options);
 
 }  // namespace muonshard
 

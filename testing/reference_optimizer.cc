@@ -98,9 +98,7 @@ Values ReferenceNewtonSchulz(Values x, int64_t rows, int64_t cols,
   const double norm = std::max(std::sqrt(SumOfSquares(x)), options.epsilon);
   for (double& value : x) value /= norm;
   const int64_t side = std::min(rows, cols);
-  for (int32_t step = 0; step < options.newton_schulz_steps; ++step) {
-    const size_t last = options.coefficients.size() - 1;
-    const auto [a, b, c] = options.coefficients[std::min(Index(step), last)];
+  for (const auto& [a, b, c] : StepCoefficients(options)) {
     const Values x_transposed = Transposed(x, rows, cols);
     // The Gram matrix of the shorter side, from the left or from the right.
     const Values gram = rows <= cols

@@ -34,14 +34,16 @@ ParameterSpec Matrix(std::string name, std::vector<int64_t> shape) {
 // An iteration that only normalizes, so that results can be had by hand.
 OptimizerOptions NormalizeOnly() {
   OptimizerOptions options;
-  options.muon.coefficients = {{1, 0, 0}};
+  options.muon.coefficient_set = NewtonSchulzSet::kCustom;
+  options.muon.custom_coefficients = {{1, 0, 0}};
   options.muon.newton_schulz_steps = 1;
   return options;
 }
 
 TEST(ReferenceNewtonSchulzTest, AppliesThePolynomialToEachSingularValue) {
   MuonOptions options;
-  options.coefficients = {{3.4445, -4.7750, 2.0315}, {2, -1.5, 0.5}};
+  options.coefficient_set = NewtonSchulzSet::kCustom;
+  options.custom_coefficients = {{3.4445, -4.7750, 2.0315}, {2, -1.5, 0.5}};
   options.newton_schulz_steps = 4;
   for (const auto& [rows, cols] :
        {std::pair{12, 12}, {7, 30}, {30, 7}, {1, 9}, {9, 1}}) {
@@ -54,7 +56,7 @@ TEST(ReferenceNewtonSchulzTest, AppliesThePolynomialToEachSingularValue) {
     for (double& s : values) {
       s /= norm;
       for (int step = 0; step < options.newton_schulz_steps; ++step) {
-        const auto [a, b, c] = options.coefficients[step == 0 ? 0 : 1];
+        const auto [a, b, c] = options.custom_coefficients[step == 0 ? 0 : 1];
         s = a * s + b * std::pow(s, 3) + c * std::pow(s, 5);
       }
     }

@@ -46,7 +46,8 @@ std::vector<float> Rounded(DataType type, const std::vector<float>& values) {
 // had in closed form.
 MuonOptions NormalizeOnly() {
   MuonOptions options;
-  options.coefficients = {{1, 0, 0}};
+  options.coefficient_set = NewtonSchulzSet::kCustom;
+  options.custom_coefficients = {{1, 0, 0}};
   options.newton_schulz_steps = 1;
   return options;
 }
@@ -82,7 +83,7 @@ std::vector<float> Update(MuonCase& test) {
   const Bytes gradient = As(test.gradient_dtype, test.gradient);
   Bytes parameter = As(test.parameter_dtype, test.parameter);
   std::vector<float> workspace(
-      static_cast<size_t>(MuonWorkspaceCount(test.unit)));
+      static_cast<size_t>(MuonWorkspaceCount(test.unit, test.options)));
   MuonUpdate(test.unit, test.options, test.factors, test.gradient_dtype,
              gradient.data(), test.momentum, test.parameter_dtype,
              parameter.data(), parameter.data(), workspace);
@@ -341,7 +342,7 @@ TEST(MuonUpdateTest, TheFactorIsThatOfNewtonSchulz) {
   test.parameter.assign(12, 0.0f);
   std::vector<float> expected(12);
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(3, 4)));
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(3, 4, test.options)));
   NewtonSchulz(test.gradient, 3, 4, test.options, workspace, expected);
   for (float& value : expected) value = -value;
   EXPECT_EQ(Update(test), expected);
@@ -362,8 +363,8 @@ TEST(MuonUpdateTest, OutMayBeAnotherBufferAtAnyAlignment) {
     std::vector<float> in(offset), out(kCount + offset, 9.0f);
     std::vector<float> momentum(kCount + offset);
     in.insert(in.end(), start.begin(), start.end());
-    std::vector<float> workspace(static_cast<size_t>(MuonWorkspaceCount(unit)) +
-                                 offset);
+    std::vector<float> workspace(
+        static_cast<size_t>(MuonWorkspaceCount(unit, {})) + offset);
     MuonUpdate(unit, {}, factors, DataType::kF32, gradient.data(),
                std::span(momentum).subspan(offset), DataType::kF32,
                in.data() + offset, out.data() + offset,

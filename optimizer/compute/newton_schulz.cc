@@ -78,15 +78,17 @@ double FrobeniusNorm(std::span<const float> x) {
 
 }  // namespace
 
-int64_t NewtonSchulzWorkspaceCount(int64_t rows, int64_t cols) {
+int64_t NewtonSchulzWorkspaceCount(int64_t rows, int64_t cols,
+                                   const MuonOptions&) {
   const int64_t m = std::min(rows, cols);
   return 2 * RoundUp(rows * cols) + 2 * RoundUp(m * m) + kAlignmentCount;
 }
 
-int64_t NewtonSchulzFlops(int64_t rows, int64_t cols, int32_t steps) {
+int64_t NewtonSchulzFlops(int64_t rows, int64_t cols,
+                          const MuonOptions& options) {
   const int64_t m = std::min(rows, cols);
   const int64_t n = std::max(rows, cols);
-  return steps * (4 * m * m * n + 2 * m * m * m);
+  return NewtonSchulzSteps(options) * (4 * m * m * n + 2 * m * m * m);
 }
 
 void NewtonSchulz(std::span<const float> x, int64_t rows, int64_t cols,
@@ -115,10 +117,8 @@ void NewtonSchulz(std::span<const float> x, int64_t rows, int64_t cols,
     current[i] = static_cast<float>(double{current[i]} / norm);
   }
 
-  for (int32_t step = 0; step < options.newton_schulz_steps; ++step) {
-    const NewtonSchulzCoefficients& coefficients =
-        options.coefficients[std::min(static_cast<size_t>(step),
-                                      options.coefficients.size() - 1)];
+  for (const NewtonSchulzCoefficients& coefficients :
+       StepCoefficients(options)) {
     Multiply(CblasTrans, m, m, n, 1, current, current, 0, gram);
     std::memcpy(polynomial, gram, gram_bytes);
     Multiply(CblasNoTrans, m, m, m, coefficients.c, gram, gram, coefficients.b,

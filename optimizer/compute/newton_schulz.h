@@ -22,17 +22,19 @@
 #include <cstdint>
 #include <span>
 
-#include "optimizer/options.h"
+#include "optimizer/muon_options.h"
 
 namespace muonshard {
 
 // In floats.
-int64_t NewtonSchulzWorkspaceCount(int64_t rows, int64_t cols);
+int64_t NewtonSchulzWorkspaceCount(int64_t rows, int64_t cols,
+                                   const MuonOptions& options);
 
 // In floating-point operations, of the standard iteration.
-int64_t NewtonSchulzFlops(int64_t rows, int64_t cols, int32_t steps);
+int64_t NewtonSchulzFlops(int64_t rows, int64_t cols,
+                          const MuonOptions& options);
 
-// Takes `options.coefficients`, `newton_schulz_steps` and `epsilon`.
+// Takes the coefficients, their number of steps and `epsilon`.
 void NewtonSchulz(std::span<const float> x, int64_t rows, int64_t cols,
                   const MuonOptions& options, std::span<float> workspace,
                   std::span<float> out);

@@ -37,7 +37,8 @@ std::vector<double> ToDoubles(const std::vector<float>& values) {
 std::vector<float> Orthogonalize(const std::vector<float>& x, int64_t rows,
                                  int64_t cols, const MuonOptions& options) {
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols)), kNaN);
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols, options)),
+      kNaN);
   std::vector<float> out(x.size(), kNaN);
   NewtonSchulz(x, rows, cols, options, workspace, out);
   return out;
@@ -52,9 +53,8 @@ std::vector<float> RandomMatrix(int64_t rows, int64_t cols, uint64_t seed) {
 double AmplificationBound(const std::vector<double>& reference, int64_t m,
                           const MuonOptions& options) {
   double bound = std::ldexp(1.0, -24);
-  const size_t last = options.coefficients.size() - 1;
-  for (int32_t step = 0; step < options.newton_schulz_steps; ++step) {
-    bound *= options.coefficients[std::min(static_cast<size_t>(step), last)].a;
+  for (const NewtonSchulzCoefficients& step : StepCoefficients(options)) {
+    bound *= step.a;
   }
   double squares = 0;
   for (const double value : reference) squares += value * value;
@@ -111,7 +111,7 @@ TEST_P(ShapesTest, InPlaceEqualsOutOfPlace) {
   const std::vector<float> expected = Orthogonalize(x, rows(), cols(), {});
   std::vector<float> buffer = x;
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows(), cols())));
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows(), cols(), {})));
   NewtonSchulz(buffer, rows(), cols(), {}, workspace, buffer);
   EXPECT_EQ(buffer, expected);
 }
@@ -120,7 +120,7 @@ TEST_P(ShapesTest, AlignmentOfBuffersChangesNoBit) {
   const std::vector<float> x = RandomMatrix(rows(), cols(), 2);
   const std::vector<float> expected = Orthogonalize(x, rows(), cols(), {});
   const size_t workspace_count =
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows(), cols()));
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows(), cols(), {}));
   for (size_t offset = 0; offset < 17; ++offset) {
     std::vector<float> in(x.size() + offset, kNaN);
     std::copy(x.begin(), x.end(), in.begin() + static_cast<int64_t>(offset));
@@ -216,9 +216,10 @@ TEST(NewtonSchulzTest, TheLastCoefficientsAreHeld) {
   const NewtonSchulzCoefficients first = {3.4445, -4.7750, 2.0315};
   const NewtonSchulzCoefficients second = {2, -1.5, 0.5};
   MuonOptions options;
+  options.coefficient_set = NewtonSchulzSet::kCustom;
   options.newton_schulz_steps = 4;
   const auto with = [&](std::vector<NewtonSchulzCoefficients> coefficients) {
-    options.coefficients = std::move(coefficients);
+    options.custom_coefficients = std::move(coefficients);
     return Orthogonalize(x, 5, 9, options);
   };
   const std::vector<float> held = with({first, second});
@@ -231,8 +232,8 @@ TEST(NewtonSchulzTest, EachCoefficientActsOnItsPower) {
   // One step on the 1 x 1 matrix 1 is a + b + c; on 1/2, held by epsilon,
   // a/2 + b/8 + c/32.
   MuonOptions options;
-  options.newton_schulz_steps = 1;
-  options.coefficients = {{2, -1.5, 0.25}};
+  options.coefficient_set = NewtonSchulzSet::kCustom;
+  options.custom_coefficients = {{2, -1.5, 0.25}};
   EXPECT_EQ(Orthogonalize({1}, 1, 1, options)[0], 0.75f);
   options.epsilon = 2;
   EXPECT_EQ(Orthogonalize({1}, 1, 1, options)[0], 1.0f - 1.5f / 8 + 0.25f / 32);
@@ -253,8 +254,10 @@ TEST(NewtonSchulzTest, AnEmptyMatrixIsLeftAlone) {
 
 TEST(NewtonSchulzFlopsTest, CountsThreeProductsAStep) {
   // [2, 3]: 2*2*2*3 for X X', 2*2*2*2 for A A, 2*2*2*3 for the last.
-  EXPECT_EQ(NewtonSchulzFlops(2, 3, 1), 24 + 16 + 24);
-  EXPECT_EQ(NewtonSchulzFlops(3, 2, 5), 5 * NewtonSchulzFlops(2, 3, 1));
+  MuonOptions options;
+  options.newton_schulz_steps = 1;
+  EXPECT_EQ(NewtonSchulzFlops(2, 3, options), 24 + 16 + 24);
+  EXPECT_EQ(NewtonSchulzFlops(3, 2, {}), 5 * (24 + 16 + 24));
 }
 
 }  // namespace

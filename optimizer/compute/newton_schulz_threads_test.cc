@@ -18,7 +18,7 @@ std::vector<float> Orthogonalize(int64_t rows, int64_t cols) {
     x[i] = static_cast<float>(std::sin(static_cast<double>(i * i)));
   }
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols)));
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols, {})));
   NewtonSchulz(x, rows, cols, {}, workspace, x);
   return x;
 }

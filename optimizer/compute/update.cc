@@ -155,13 +155,14 @@ void CopyPadding(const MuonUnit& unit, DataType dtype, const void* parameter,
 
 }  // namespace
 
-int64_t MuonWorkspaceCount(const MuonUnit& unit) {
+int64_t MuonWorkspaceCount(const MuonUnit& unit, const MuonOptions& options) {
   // Counts grow with the number of columns, so the widest block decides.
   int64_t widest = 0;
   ForEachBlock(unit, [&widest](int64_t, int64_t cols) {
     widest = std::max(widest, cols);
   });
-  return unit.rows * widest + NewtonSchulzWorkspaceCount(unit.rows, widest);
+  return unit.rows * widest +
+         NewtonSchulzWorkspaceCount(unit.rows, widest, options);
 }
 
 void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,

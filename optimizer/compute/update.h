@@ -52,7 +52,7 @@ struct UpdateFactors {
 };
 
 // In floats, for one unit.
-int64_t MuonWorkspaceCount(const MuonUnit& unit);
+int64_t MuonWorkspaceCount(const MuonUnit& unit, const MuonOptions& options);
 
 // Sets the gradient of padding columns to zero, so that no norm sees it.
 void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,

@@ -237,7 +237,7 @@ void UnshardedOptimizer::UpdateMuon(const Bytes& gradient,
     const size_t offset = static_cast<size_t>(unit.offset);
     const size_t count = static_cast<size_t>(unit.rows * unit.cols);
     std::vector<float> workspace(
-        static_cast<size_t>(MuonWorkspaceCount(muon_unit)));
+        static_cast<size_t>(MuonWorkspaceCount(muon_unit, options_.muon)));
     std::byte* unit_values = values + offset * ByteWidth(dtype);
     MuonUpdate(muon_unit, options_.muon, factors, spec.gradient_dtype,
                gradient.data() + offset * ByteWidth(spec.gradient_dtype),

@@ -100,7 +100,8 @@ OptimizerOptions PlainOptions() {
   options.muon.learning_rate = 1;
   options.muon.weight_decay = 0;
   options.muon.momentum = 0;
-  options.muon.coefficients = {{1, 0, 0}};
+  options.muon.coefficient_set = NewtonSchulzSet::kCustom;
+  options.muon.custom_coefficients = {{1, 0, 0}};
   options.muon.newton_schulz_steps = 1;
   options.adamw.learning_rate = 1;
   options.adamw.weight_decay = 0;

@@ -73,8 +73,9 @@ std::vector<ParameterSpec> SpecsOfEveryKind() {
 
 // Over `steps` steps of `contributions` random gradients each. Muon: some 16
 // roundings of unit roundoff u stand before the iteration, which multiplies
-// them, and its own, by at most a^T; u a^T sqrt(m) is the bound of one. AdamW:
-// as many roundings of values up to 1 are divided by at least epsilon.
+// them, and its own, by at most a_1 ... a_T; u a_1 ... a_T sqrt(m) is the bound
+// of one. AdamW: as many roundings of values up to 1 are divided by at least
+// epsilon.
 double DifferenceBound(const ParameterSpec& spec,
                        const OptimizerOptions& options, int steps) {
   const double u = std::ldexp(1.0, -24);
@@ -86,8 +87,10 @@ double DifferenceBound(const ParameterSpec& spec,
     return steps *
            (weights + 32 * u * rate / options.adamw.epsilon * std::sqrt(count));
   }
-  const double amplification = std::pow(options.muon.coefficients[0].a,
-                                        options.muon.newton_schulz_steps);
+  double amplification = 1;
+  for (const NewtonSchulzCoefficients& step : StepCoefficients(options.muon)) {
+    amplification *= step.a;
+  }
   const double largest_scale = 4;  // Of the shapes above.
   return steps *
          (weights +
