@@ -34,7 +34,8 @@ SegmentUpdater::SegmentUpdater(Runtime& runtime,
           .master = {}};
       if (spec.rule == Rule::kMuon) {
         workspace_count = std::max(
-            workspace_count, MuonWorkspaceCount(MuonUnitOf(spec, piece.rows)));
+            workspace_count,
+            MuonWorkspaceCount(MuonUnitOf(spec, piece.rows), options.muon));
       } else {
         state.second.resize(static_cast<size_t>(piece.count));
       }

@@ -302,7 +302,7 @@ TEST(MuonUpdateTest, PaddingIsCopiedToAnotherBufferBitForBit) {
   std::vector<uint16_t> out(parameter.size(), 0);
   std::vector<float> momentum = test.momentum;
   std::vector<float> workspace(
-      static_cast<size_t>(MuonWorkspaceCount(test.unit)));
+      static_cast<size_t>(MuonWorkspaceCount(test.unit, test.options)));
   MuonUpdate(test.unit, test.options, test.factors, DataType::kF32,
              test.gradient.data(), momentum, DataType::kF16, parameter.data(),
              out.data(), workspace);
