@@ -12,16 +12,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "collectives/data_type.h"
 #include "tools/trainer/autograd_hooks.h"
+#include "tools/trainer/moe_layer.h"
+#include "tools/trainer/status_exception.h"
+#include "tools/trainer/token_exchange.h"
 
 namespace muonshard {
 namespace {
 
-// Carries a callback's error through code that only knows exceptions.
-struct CallbackError : std::exception {
-  explicit CallbackError(absl::Status s) : status(std::move(s)) {}
-  absl::Status status;
-};
+// How much of the imbalance of a layer's experts is in the loss that is
+// differentiated: the weight of the Switch Transformer.
+constexpr double kImbalanceWeight = 0.01;
 
 absl::Status InternalError(absl::string_view doing, const std::exception& e) {
   absl::string_view text = e.what();
@@ -29,8 +31,40 @@ absl::Status InternalError(absl::string_view doing, const std::exception& e) {
       absl::StrCat("LibTorch, ", doing, ": ", text.substr(0, text.find('\n'))));
 }
 
-std::span<const float> Floats(const at::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+std::span<std::byte> Bytes(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+at::ScalarType ScalarTypeOf(DataType type) {
+  switch (type) {
+    case DataType::kBF16:
+      return at::kBFloat16;
+    case DataType::kF16:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
+}
+
+absl::Status CheckConfig(const GptModelConfig& config) {
+  if (absl::Status s = Validate(config.shape); !s.ok()) return s;
+  const size_t wanted =
+      GptParameterSpecs(config.shape, Rule::kAdamW, DataType::kF32).size();
+  if (config.specs.size() != wanted || config.first_values.size() != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model: want specs and first values of ", wanted, " parameters, got ",
+        config.specs.size(), " and ", config.first_values.size()));
+  }
+  for (size_t i = 0; i < wanted; ++i) {
+    const ParameterSpec& spec = config.specs[i];
+    const size_t bytes =
+        static_cast<size_t>(ElementCount(spec)) * ByteWidth(spec.dtype);
+    if (config.first_values[i].size() == bytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("first values of \"", spec.name, "\": want ", bytes,
+                     " bytes, got ", config.first_values[i].size()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -46,28 +80,67 @@ struct GptModel::State {
   ByteGptShape shape;
   GptIndices indices;
   GptCallbacks callbacks;
+  TokenExchange exchange;
   std::vector<at::Tensor> parameters;
   at::Tensor causal_mask;  // -inf above the diagonal, [context, context].
-  at::Tensor loss;         // Of the last Forward.
+  at::Tensor imbalance;    // Of all layers' experts, in the last forward.
+  at::Tensor loss;         // Of the last Forward, imbalance included.
+  std::vector<int64_t> expert_positions;
   // The last member: the hooks die before the leaves.
   AutogradHooks hooks;
 
-  const at::Tensor& Use(int32_t index) {
+  explicit State(const GptModelConfig& config)
+      : shape(config.shape),
+        indices(IndicesOf(config.shape)),
+        callbacks(config.callbacks),
+        exchange(config.expert_group, config.timeout),
+        expert_positions(static_cast<size_t>(config.shape.experts)) {}
+
+  void MakeTensors(const GptModelConfig& config) {
+    for (size_t i = 0; i < config.specs.size(); ++i) {
+      at::Tensor tensor =
+          at::empty(config.specs[i].shape, ScalarTypeOf(config.specs[i].dtype));
+      std::copy(config.first_values[i].begin(), config.first_values[i].end(),
+                Bytes(tensor).begin());
+      tensor.set_requires_grad(true);
+      parameters.push_back(std::move(tensor));
+    }
+    causal_mask = at::full({shape.context, shape.context},
+                           -std::numeric_limits<float>::infinity(), at::kFloat)
+                      .triu(1);
+  }
+
+  void AttachHooks() {
+    if (callbacks.on_gradient == nullptr) return;
+    hooks.Attach(parameters,
+                 [this](int32_t index, const at::Tensor& accumulated,
+                        const at::Tensor& own) -> absl::Status {
+                   // Autograd stores a gradient in the layout of its leaf, but
+                   // may hand it over transposed.
+                   const at::Tensor own_in_order = own.contiguous();
+                   return callbacks.on_gradient(
+                       {index, Bytes(accumulated), Bytes(own_in_order)});
+                 });
+  }
+
+  // In f32: LibTorch has no products of 16 bits on a CPU. The backward of the
+  // conversion rounds the gradient to the parameter's type.
+  at::Tensor Use(int32_t index) {
     if (callbacks.before_use != nullptr) {
       if (absl::Status s = callbacks.before_use(index); !s.ok()) {
-        throw CallbackError(std::move(s));
+        throw StatusException(std::move(s));
       }
     }
-    return parameters[static_cast<size_t>(index)];
+    return parameters[static_cast<size_t>(index)].to(at::kFloat);
   }
 
   at::Tensor Linear(const at::Tensor& x, int32_t weight, int32_t bias) {
-    const at::Tensor& w = Use(weight);
+    const at::Tensor w = Use(weight);
     return at::linear(x, w, Use(bias));
   }
 
   at::Tensor Norm(const at::Tensor& x, int32_t weight, int32_t bias) {
-    const at::Tensor& w = Use(weight);
+    const at::Tensor w = Use(weight);
     return at::layer_norm(x, {shape.width}, w, Use(bias));
   }
 
@@ -95,7 +168,26 @@ struct GptModel::State {
                   layer.down_weight, layer.down_bias);
   }
 
+  at::Tensor Experts(const at::Tensor& x, const GptLayerIndices& layer) {
+    MoeWeights weights;
+    weights.router = Use(layer.router);
+    weights.up = Use(layer.expert_up);
+    weights.down = Use(layer.expert_down);
+    const MoeResult result =
+        MoeForward(x.reshape({-1, shape.width}), weights, exchange);
+    imbalance =
+        imbalance.defined() ? imbalance + result.imbalance : result.imbalance;
+    // A graph is kept for a backward: this is a step, and no evaluation.
+    if (at::GradMode::is_enabled()) {
+      for (size_t e = 0; e < expert_positions.size(); ++e) {
+        expert_positions[e] += result.chosen[e];
+      }
+    }
+    return result.mixed.view(x.sizes());
+  }
+
   at::Tensor LossOf(const TokenBatch& batch) {
+    imbalance = at::Tensor();
     const at::Tensor tokens = at::tensor(batch.tokens, at::kLong)
                                   .view({batch.sequences, batch.context + 1});
     const at::Tensor inputs = tokens.narrow(1, 0, batch.context);
@@ -104,7 +196,8 @@ struct GptModel::State {
     x = x + Use(indices.positions);
     for (const GptLayerIndices& layer : indices.layers) {
       x = x + Attention(Norm(x, layer.norm1_weight, layer.norm1_bias), layer);
-      x = x + Mlp(Norm(x, layer.norm2_weight, layer.norm2_bias), layer);
+      const at::Tensor y = Norm(x, layer.norm2_weight, layer.norm2_bias);
+      x = x + (shape.experts == 0 ? Mlp(y, layer) : Experts(y, layer));
     }
     x = Norm(x, indices.norm_weight, indices.norm_bias);
     const at::Tensor logits = at::linear(x, Use(indices.head));
@@ -120,7 +213,7 @@ struct GptModel::State {
     }
     try {
       return LossOf(batch);
-    } catch (const CallbackError& e) {
+    } catch (const StatusException& e) {
       return e.status;
     } catch (const std::exception& e) {
       return InternalError("forward", e);
@@ -133,48 +226,12 @@ GptModel::GptModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 GptModel::~GptModel() = default;
 
 absl::StatusOr<std::unique_ptr<GptModel>> GptModel::Create(
-    const ByteGptShape& shape, const std::vector<std::vector<float>>& values,
-    GptCallbacks callbacks) {
-  if (absl::Status s = Validate(shape); !s.ok()) return s;
-  const std::vector<ParameterSpec> specs =
-      GptParameterSpecs(shape, Rule::kAdamW);
-  if (values.size() != specs.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("initial values: want ", specs.size(), " parameters, got ",
-                     values.size()));
-  }
-  auto state = std::make_unique<State>();
-  state->shape = shape;
-  state->indices = IndicesOf(shape);
-  state->callbacks = std::move(callbacks);
+    GptModelConfig config) {
+  if (absl::Status s = CheckConfig(config); !s.ok()) return s;
+  auto state = std::make_unique<State>(config);
   try {
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (static_cast<int64_t>(values[i].size()) != ElementCount(specs[i])) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "initial values of \"", specs[i].name, "\": want ",
-            ElementCount(specs[i]), " elements, got ", values[i].size()));
-      }
-      at::Tensor tensor = at::empty(specs[i].shape, at::kFloat);
-      std::copy(values[i].begin(), values[i].end(), tensor.data_ptr<float>());
-      tensor.set_requires_grad(true);
-      state->parameters.push_back(std::move(tensor));
-    }
-    state->causal_mask =
-        at::full({shape.context, shape.context},
-                 -std::numeric_limits<float>::infinity(), at::kFloat)
-            .triu(1);
-    if (state->callbacks.on_gradient != nullptr) {
-      state->hooks.Attach(
-          state->parameters,
-          [s = state.get()](int32_t index, const at::Tensor& accumulated,
-                            const at::Tensor& own) -> absl::Status {
-            // Autograd stores a gradient in the layout of its leaf, but may
-            // hand it over transposed.
-            const at::Tensor own_in_order = own.contiguous();
-            return s->callbacks.on_gradient(
-                {index, Floats(accumulated), Floats(own_in_order)});
-          });
-    }
+    state->MakeTensors(config);
+    state->AttachHooks();
   } catch (const std::exception& e) {
     return InternalError("parameters", e);
   }
@@ -185,9 +242,12 @@ int32_t GptModel::parameter_count() const {
   return static_cast<int32_t>(state_->parameters.size());
 }
 
-std::span<float> GptModel::parameter(int32_t index) {
-  const at::Tensor& tensor = state_->parameters[static_cast<size_t>(index)];
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+std::span<std::byte> GptModel::parameter(int32_t index) {
+  return Bytes(state_->parameters[static_cast<size_t>(index)]);
+}
+
+const std::vector<int64_t>& GptModel::expert_positions() const {
+  return state_->expert_positions;
 }
 
 absl::StatusOr<double> GptModel::Loss(const TokenBatch& batch) {
@@ -200,8 +260,10 @@ absl::StatusOr<double> GptModel::Loss(const TokenBatch& batch) {
 absl::StatusOr<double> GptModel::Forward(const TokenBatch& batch) {
   absl::StatusOr<at::Tensor> loss = state_->TryLossOf(batch);
   if (!loss.ok()) return loss.status();
-  state_->loss = *std::move(loss);
-  return state_->loss.item<double>();
+  const at::Tensor imbalance = std::exchange(state_->imbalance, at::Tensor());
+  state_->loss =
+      imbalance.defined() ? *loss + kImbalanceWeight * imbalance : *loss;
+  return loss->item<double>();
 }
 
 absl::Status GptModel::Backward(double scale) {
@@ -213,6 +275,9 @@ absl::Status GptModel::Backward(double scale) {
   const at::Tensor loss = std::exchange(state_->loss, at::Tensor());
   try {
     (scale == 1 ? loss : loss * scale).backward();
+  } catch (const StatusException& e) {
+    absl::Status of_hook = state_->hooks.TakeStatus();
+    return of_hook.ok() ? e.status : of_hook;
   } catch (const std::exception& e) {
     return InternalError("backward", e);
   }

@@ -5,14 +5,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "collectives/data_type.h"
+#include "optimizer/compute/convert.h"
+#include "tools/trainer/model_placement.h"
 
 namespace muonshard {
 namespace {
@@ -29,12 +36,41 @@ TokenBatch TinyBatch(int64_t sequences = 3) {
   return batch;
 }
 
-std::unique_ptr<GptModel> TinyModel(GptCallbacks callbacks = {}) {
+GptModelConfig ConfigOf(const ByteGptShape& shape,
+                        DataType precision = DataType::kF32) {
+  GptModelConfig config;
+  config.shape = shape;
+  config.specs = GptParameterSpecs(shape, Rule::kMuon, precision);
+  const auto values = GptInitialValues(shape, 1);
+  for (size_t p = 0; p < values.size(); ++p) {
+    config.first_values.push_back(
+        FirstValuesAt(config.specs[p], values[p], {}));
+  }
+  return config;
+}
+
+std::unique_ptr<GptModel> ModelOf(GptModelConfig config) {
   UseOneThread();
-  auto model =
-      GptModel::Create(kTiny, GptInitialValues(kTiny, 1), std::move(callbacks));
+  auto model = GptModel::Create(std::move(config));
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
+}
+
+std::unique_ptr<GptModel> TinyModel(GptCallbacks callbacks = {}) {
+  GptModelConfig config = ConfigOf(kTiny);
+  config.callbacks = std::move(callbacks);
+  return ModelOf(std::move(config));
+}
+
+std::vector<float> FloatsOf(DataType type, std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / ByteWidth(type));
+  ToFloat(type, bytes.data(), values);
+  return values;
+}
+
+std::span<float> Parameter(GptModel& model, int32_t p) {
+  const std::span<std::byte> bytes = model.parameter(p);
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
 TEST(UseOneThreadTest, HoldsOnThreadsThatStartAfterwards) {
@@ -54,12 +90,12 @@ TEST(UseOneThreadTest, HoldsOnThreadsThatStartAfterwards) {
 
 using Gradients = std::map<int32_t, std::vector<float>>;
 
-GptCallbacks Recording(Gradients& accumulated, Gradients& own) {
+GptCallbacks Recording(Gradients& accumulated, Gradients& own,
+                       DataType type = DataType::kF32) {
   GptCallbacks callbacks;
-  callbacks.on_gradient = [&](const GradientArrival& arrival) {
-    accumulated[arrival.parameter] = {arrival.accumulated.begin(),
-                                      arrival.accumulated.end()};
-    own[arrival.parameter] = {arrival.own.begin(), arrival.own.end()};
+  callbacks.on_gradient = [&, type](const GradientArrival& arrival) {
+    accumulated[arrival.parameter] = FloatsOf(type, arrival.accumulated);
+    own[arrival.parameter] = FloatsOf(type, arrival.own);
     return absl::OkStatus();
   };
   return callbacks;
@@ -121,14 +157,13 @@ TEST(GptModelTest, GradientsMatchDifferencesOfTheLoss) {
     const double norm = std::sqrt(squares);
     ASSERT_GT(norm, 0) << p;
     const auto moved_loss = [&](double distance) {
-      const std::vector<float> kept(model->parameter(p).begin(),
-                                    model->parameter(p).end());
+      const std::span<float> values = Parameter(*model, p);
+      const std::vector<float> kept(values.begin(), values.end());
       for (size_t i = 0; i < gradient.size(); ++i) {
-        model->parameter(p)[i] +=
-            static_cast<float>(distance * gradient[i] / norm);
+        values[i] += static_cast<float>(distance * gradient[i] / norm);
       }
       const double loss = *model->Loss(batch);
-      std::copy(kept.begin(), kept.end(), model->parameter(p).begin());
+      std::copy(kept.begin(), kept.end(), values.begin());
       return loss;
     };
     constexpr double kDistance = 0.02;
@@ -207,16 +242,120 @@ TEST(GptModelTest, AWrongBatchOrWrongFirstValuesAreRefused) {
   batch.context = 5;
   EXPECT_EQ(TinyModel()->Loss(batch).status().code(),
             absl::StatusCode::kInvalidArgument);
-  auto values = GptInitialValues(kTiny, 1);
-  values[3].pop_back();
-  EXPECT_THAT(
-      std::string(GptModel::Create(kTiny, values, {}).status().message()),
-      HasSubstr("layer0.norm1.bias"));
-  values.pop_back();
-  EXPECT_EQ(GptModel::Create(kTiny, values, {}).status().code(),
+  GptModelConfig config = ConfigOf(kTiny);
+  config.first_values[3].pop_back();
+  EXPECT_THAT(std::string(GptModel::Create(config).status().message()),
+              HasSubstr("layer0.norm1.bias"));
+  config.first_values.pop_back();
+  EXPECT_EQ(GptModel::Create(config).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(GptModel::Create({.width = 0}, {}, {}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  config.shape.width = 0;
+  EXPECT_THAT(std::string(GptModel::Create(config).status().message()),
+              HasSubstr("width"));
+}
+
+// Of 11 significant bits for f16, of 8 for bf16.
+double RoundOffOf(DataType type) {
+  return type == DataType::kF16 ? 0x1p-11 : 0x1p-8;
+}
+
+class GptPrecisionTest : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(GptPrecisionTest, GradientsAreThoseOfF32RoundedAndSumsAreRoundedAgain) {
+  const DataType type = GetParam();
+  Gradients narrow, narrow_own, wide, wide_own;
+  GptModelConfig config = ConfigOf(kTiny, type);
+  config.callbacks = Recording(narrow, narrow_own, type);
+  const auto model = ModelOf(config);
+  // The same values in f32, so that only the rounding of gradients differs.
+  GptModelConfig wide_config = ConfigOf(kTiny);
+  for (size_t p = 0; p < config.specs.size(); ++p) {
+    const std::vector<float> values = FloatsOf(type, config.first_values[p]);
+    wide_config.first_values[p] =
+        FirstValuesAt(wide_config.specs[p], values, {});
+  }
+  wide_config.callbacks = Recording(wide, wide_own);
+  const auto wide_model = ModelOf(wide_config);
+  // Scaled so that no gradient is subnormal in f16 but those of next to
+  // nothing.
+  constexpr double kScale = 256;
+  const auto backward = [&](GptModel& of) {
+    EXPECT_TRUE(of.Forward(TinyBatch()).ok());
+    EXPECT_TRUE(of.Backward(kScale).ok());
+  };
+  const auto rounded = [&](std::vector<float> values) {
+    std::vector<std::byte> bytes(values.size() * 2);
+    FromFloat(type, values, bytes.data());
+    return FloatsOf(type, bytes);
+  };
+  backward(*model);
+  backward(*wide_model);
+  for (int32_t p = 0; p < model->parameter_count(); ++p) {
+    EXPECT_EQ(narrow[p], rounded(wide[p])) << p;
+  }
+  const Gradients once = narrow;
+  backward(*model);
+  for (int32_t p = 0; p < model->parameter_count(); ++p) {
+    std::vector<float> doubled = once.at(p);
+    for (float& value : doubled) value += value;
+    EXPECT_EQ(narrow[p], rounded(doubled)) << p;
+  }
+}
+
+TEST_P(GptPrecisionTest, TheLossIsNearThatOfF32) {
+  const auto loss = ModelOf(ConfigOf(kTiny, GetParam()))->Loss(TinyBatch());
+  const auto wide = TinyModel()->Loss(TinyBatch());
+  ASSERT_TRUE(loss.ok() && wide.ok());
+  // Logits are below 1 here, and each is a sum of products of two roundings.
+  EXPECT_NEAR(*loss, *wide, 4 * RoundOffOf(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Narrow, GptPrecisionTest,
+                         ::testing::Values(DataType::kF16, DataType::kBF16));
+
+TEST(GptModelTest, AGradientTooLargeForF16IsInfinite) {
+  Gradients accumulated, own;
+  GptModelConfig config = ConfigOf(kTiny, DataType::kF16);
+  config.callbacks = Recording(accumulated, own, DataType::kF16);
+  const auto model = ModelOf(std::move(config));
+  ASSERT_TRUE(model->Forward(TinyBatch()).ok());
+  ASSERT_TRUE(model->Backward(1e9).ok());
+  bool infinite = false;
+  for (const float value : accumulated[model->parameter_count() - 1]) {
+    infinite = infinite || std::isinf(value);
+  }
+  EXPECT_TRUE(infinite);
+}
+
+TEST(GptModelTest, ExpertsAreUsedInOrderCountedAndGetGradients) {
+  ByteGptShape shape = kTiny;
+  shape.experts = 4;
+  std::vector<int32_t> asked;
+  std::map<int32_t, int> arrived;
+  GptModelConfig config = ConfigOf(shape);
+  config.callbacks.before_use = [&](int32_t p) {
+    asked.push_back(p);
+    return absl::OkStatus();
+  };
+  config.callbacks.on_gradient = [&](const GradientArrival& arrival) {
+    ++arrived[arrival.parameter];
+    return absl::OkStatus();
+  };
+  const auto model = ModelOf(std::move(config));
+  ASSERT_TRUE(model->Loss(TinyBatch()).ok());
+  EXPECT_EQ(model->expert_positions(), std::vector<int64_t>(4));
+  asked.clear();
+  ASSERT_TRUE(model->Forward(TinyBatch()).ok());
+  ASSERT_TRUE(model->Backward(1).ok());
+  ASSERT_EQ(asked.size(), static_cast<size_t>(model->parameter_count()));
+  ASSERT_EQ(arrived.size(), asked.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_EQ(asked[i], static_cast<int32_t>(i));
+    EXPECT_EQ(arrived[asked[i]], 1) << i;
+  }
+  int64_t positions = 0;
+  for (const int64_t count : model->expert_positions()) positions += count;
+  EXPECT_EQ(positions, 3 * shape.context * shape.layers);
 }
 
 }  // namespace

@@ -58,6 +58,40 @@ TEST(GptParametersTest, IndicesPointToTheParametersTheyName) {
   EXPECT_EQ(static_cast<size_t>(indices.head), specs.size() - 1);
 }
 
+TEST(GptParametersTest, ExpertsStandInPlaceOfTheMlp) {
+  const ByteGptShape shape{
+      .width = 8, .layers = 2, .heads = 2, .context = 5, .experts = 3};
+  const std::vector<ParameterSpec> specs =
+      GptParameterSpecs(shape, Rule::kMuon);
+  const GptLayerIndices layer = IndicesOf(shape).layers[1];
+  const auto spec = [&](int32_t i) { return specs[static_cast<size_t>(i)]; };
+  EXPECT_EQ(spec(layer.router).name, "layer1.experts.router.weight");
+  EXPECT_EQ(spec(layer.router).rule, Rule::kAdamW);
+  EXPECT_EQ(spec(layer.router).shape, (std::vector<int64_t>{3, 8}));
+  EXPECT_EQ(spec(layer.expert_up).name, "layer1.experts.up.weight");
+  EXPECT_EQ(spec(layer.expert_up).rule, Rule::kMuon);
+  EXPECT_EQ(spec(layer.expert_up).shape, (std::vector<int64_t>{3, 32, 8}));
+  EXPECT_EQ(spec(layer.expert_down).shape, (std::vector<int64_t>{3, 8, 32}));
+  EXPECT_EQ(layer.up_weight, -1);
+  EXPECT_EQ(static_cast<size_t>(IndicesOf(shape).head), specs.size() - 1);
+  for (const ParameterSpec& each : specs) {
+    EXPECT_EQ(each.name.find("mlp"), each.name.npos) << each.name;
+  }
+  const auto values = GptInitialValues(shape, 1);
+  EXPECT_EQ(values[static_cast<size_t>(layer.expert_down)].size(), 3u * 8 * 32);
+}
+
+TEST(GptParametersTest, PrecisionIsThatOfParametersAndGradients) {
+  for (const DataType type :
+       {DataType::kF32, DataType::kBF16, DataType::kF16}) {
+    for (const ParameterSpec& spec :
+         GptParameterSpecs(ByteGptShape{}, Rule::kMuon, type)) {
+      EXPECT_EQ(spec.dtype, type) << spec.name;
+      EXPECT_EQ(spec.gradient_dtype, type) << spec.name;
+    }
+  }
+}
+
 TEST(GptParametersTest, MuonTakesTheHiddenMatricesAndCutsQkvIntoThree) {
   const ByteGptShape shape{.width = 8, .layers = 1, .heads = 2, .context = 5};
   int32_t muon = 0;
@@ -114,6 +148,8 @@ TEST(GptParametersTest, AWrongShapeIsRefusedByField) {
               HasSubstr("context"));
   EXPECT_THAT(TextOf(Validate(ByteGptShape{.width = 10, .heads = 4})),
               HasSubstr("multiple of 4 heads, got 10"));
+  EXPECT_THAT(TextOf(Validate(ByteGptShape{.experts = 257})),
+              HasSubstr("experts: want a number in [0, 256], got 257"));
   EXPECT_TRUE(Validate(ByteGptShape{}).ok());
 }
 

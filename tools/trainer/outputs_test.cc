@@ -5,10 +5,13 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/threads_runtime.h"
+#include "optimizer/options.h"
 #include "tools/trainer/plot.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/report.h"
@@ -119,6 +122,34 @@ TEST(ReportTest, BytesAreOfOneStepAndTheBoundIsTheSumOverRanks) {
   EXPECT_THAT(json, HasSubstr("\"max_abs_difference\": null"));
 }
 
+TEST(ReportTest, FlagsScalerExpertsAndGroupsAreWritten) {
+  TrainOptions options;
+  options.micro_batches = 3;
+  options.gather = GatherMode::kEager;
+  options.hierarchy = Hierarchy::kOn;
+  options.precision = DataType::kF16;
+  options.lanes_per_node = 4;
+  TrainResult result = SomeResult();
+  result.loss_scale = 1024;
+  result.expert_positions = {30, 10};
+  result.groups = {{"sharding+ep", 8, {2, 4}}};
+  const std::string json = ReportJson(options, result);
+  EXPECT_THAT(json, HasSubstr("\"lanes_per_node\": 4,\"accumulate\": 3,"));
+  EXPECT_THAT(json, HasSubstr("\"gather\": \"eager\",\"hierarchical\": "
+                              "\"on\",\"precision\": \"fp16\","
+                              "\"scaler\": false,"));
+  EXPECT_THAT(json, HasSubstr("\"loss_scale\": 1024"));
+  EXPECT_THAT(json, HasSubstr("\"experts\": {\"positions\": [30,10]}"));
+  EXPECT_THAT(json, HasSubstr("\"groups\": [{\"axes\": \"sharding+ep\","
+                              "\"size\": 8,\"hosts\": 2,\"lanes\": 4}]"));
+  for (const auto& [hierarchy, name] : {std::pair(Hierarchy::kOff, "off"),
+                                        std::pair(Hierarchy::kAuto, "auto")}) {
+    options.hierarchy = hierarchy;
+    EXPECT_THAT(ReportJson(options, result),
+                HasSubstr(absl::StrCat("\"hierarchical\": \"", name, "\"")));
+  }
+}
+
 TEST(ReportTest, AVerifiedRunSaysItsDifference) {
   TrainResult result = SomeResult();
   result.verify_max_abs_difference = 0;
@@ -133,11 +164,29 @@ TEST(ProgressTest, ALineIsTheMeanOfItsSteps) {
     meter.EndStep(0, step, static_cast<double>(step),
                   absl::Milliseconds(100 * step));
   }
-  const std::string line = ProgressLine(meter, 2, 4, 700);
+  TrainOptions options;
+  options.ranks = 7;
+  options.micro_batches = 2;
+  options.sequences = 5;
+  options.shape.context = 10;
+  const std::string line = ProgressLine(options, meter, 2, 4, {});
   // Steps 3 and 4: loss 3.5, 350 ms, 700 tokens each.
   EXPECT_THAT(line, HasSubstr("3.5000"));
   EXPECT_THAT(line, HasSubstr("350.0"));
   EXPECT_THAT(line, HasSubstr("2000"));
+  EXPECT_THAT(ProgressHeading(options), Not(HasSubstr("scale")));
+}
+
+TEST(ProgressTest, ARunWithAScalerShowsItsScaleAndWhatItSkipped) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  StepMeter meter(*runtime, 1, 1, /*keep_spans=*/false);
+  meter.EndStep(0, 1, 2, absl::Milliseconds(100));
+  TrainOptions options;
+  options.scaler = true;
+  EXPECT_THAT(ProgressLine(options, meter, 0, 1,
+                           {.loss_scale = 32768, .skipped_steps = 12}),
+              ContainsRegex(" 32768 +12\n"));
+  EXPECT_THAT(ProgressHeading(options), HasSubstr("loss scale  skipped\n"));
 }
 
 TEST(ProgressTest, TheSummaryShowsThePlanAndBytesBesideTheBound) {
@@ -155,6 +204,31 @@ TEST(ProgressTest, TheSummaryShowsThePlanAndBytesBesideTheBound) {
   EXPECT_THAT(text, HasSubstr("Skipped: 3 steps"));
   EXPECT_THAT(text, HasSubstr("optimizer 0; 0 elements differ"));
   EXPECT_THAT(Introduction({}, result), HasSubstr("Plugin: loopback"));
+}
+
+TEST(ProgressTest, HostsAndGroupsAreShownIfHostsArePretended) {
+  TrainResult result = SomeResult();
+  result.groups = {{"sharding+ep", 8, {2, 4}}, {"sharding", 2, {}}};
+  TrainOptions options;
+  EXPECT_THAT(Introduction(options, result), Not(HasSubstr("Groups")));
+  options.lanes_per_node = 4;
+  options.shape.experts = 16;
+  options.precision = DataType::kBF16;
+  const std::string text = Introduction(options, result);
+  EXPECT_THAT(text, HasSubstr("Hosts:  4 ranks on each, pretended\n"));
+  EXPECT_THAT(text,
+              HasSubstr("Groups: sharding+ep, 8 ranks as 2 hosts x 4 lanes\n"));
+  EXPECT_THAT(text, HasSubstr("Groups: sharding, 2 ranks, flat\n"));
+  EXPECT_THAT(text, HasSubstr("16 experts a layer"));
+  EXPECT_THAT(text, HasSubstr("in bf16"));
+}
+
+TEST(ProgressTest, TheLoadOfExpertsIsInShares) {
+  TrainResult result = SomeResult();
+  EXPECT_THAT(Summary({}, result), Not(HasSubstr("Experts")));
+  result.expert_positions = {30, 10};
+  EXPECT_THAT(Summary({}, result),
+              HasSubstr("Experts: shares of positions 0.750 0.250\n"));
 }
 
 TEST(PlotTest, TheCurveHasAxesAndBothHeldOutLosses) {

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collectives/data_type.h"
+#include "tools/trainer/group_summary.h"
 #include "tools/trainer/report.h"
 
 namespace muonshard {
@@ -31,15 +33,41 @@ void AppendVerify(const TrainResult& result, std::string& text) {
       *result.verify_max_abs_difference, result.verify_different_count);
 }
 
-}  // namespace
-
-std::string ProgressHeading() {
-  return "    step      loss   tokens/s    step ms  Newton-Schulz ms  exposed "
-         "communication ms\n";
+// Nothing on one host, where nothing has levels.
+void AppendGroups(const TrainOptions& options, const TrainResult& result,
+                  std::string& text) {
+  if (options.lanes_per_node == 0) return;
+  absl::StrAppendFormat(&text, "Hosts:  %d ranks on each, pretended\n",
+                        options.lanes_per_node);
+  for (const GroupSummary& group : result.groups) {
+    absl::StrAppendFormat(&text, "Groups: %s\n", Describe(group));
+  }
 }
 
-std::string ProgressLine(const StepMeter& meter, int64_t first, int64_t last,
-                         int64_t tokens) {
+void AppendExperts(const TrainResult& result, std::string& text) {
+  int64_t sum = 0;
+  for (const int64_t count : result.expert_positions) sum += count;
+  if (sum == 0) return;
+  absl::StrAppend(&text, "Experts: shares of positions");
+  for (const int64_t count : result.expert_positions) {
+    absl::StrAppendFormat(
+        &text, " %.3f", static_cast<double>(count) / static_cast<double>(sum));
+  }
+  absl::StrAppend(&text, "\n\n");
+}
+
+}  // namespace
+
+std::string ProgressHeading(const TrainOptions& options) {
+  return absl::StrCat(
+      "    step      loss   tokens/s    step ms  Newton-Schulz ms  exposed "
+      "communication ms",
+      options.scaler ? "  loss scale  skipped" : "", "\n");
+}
+
+std::string ProgressLine(const TrainOptions& options, const StepMeter& meter,
+                         int64_t first, int64_t last,
+                         const ScalerProgress& scaler) {
   StepMeans sum;
   for (int64_t step = first + 1; step <= last; ++step) {
     const StepMeans means = meter.MeansOf(step);
@@ -49,26 +77,40 @@ std::string ProgressLine(const StepMeter& meter, int64_t first, int64_t last,
     sum.exposed_communication_ms += means.exposed_communication_ms;
   }
   const auto steps = static_cast<double>(last - first);
-  const double tokens_per_second =
-      static_cast<double>(tokens) * steps / std::max(1e-9, sum.step_ms / 1000);
-  return absl::StrFormat("%8d %9.4f %10.0f %10.1f %17.2f %25.2f\n", last,
-                         sum.loss / steps, tokens_per_second,
-                         sum.step_ms / steps, sum.newton_schulz_ms / steps,
-                         sum.exposed_communication_ms / steps);
+  const double tokens_per_second = static_cast<double>(TokensPerStep(options)) *
+                                   steps / std::max(1e-9, sum.step_ms / 1000);
+  std::string text = absl::StrFormat(
+      "%8d %9.4f %10.0f %10.1f %17.2f %25.2f", last, sum.loss / steps,
+      tokens_per_second, sum.step_ms / steps, sum.newton_schulz_ms / steps,
+      sum.exposed_communication_ms / steps);
+  if (options.scaler) {
+    absl::StrAppendFormat(&text, " %11.15g %8d", scaler.loss_scale,
+                          scaler.skipped_steps);
+  }
+  return text + "\n";
 }
 
 std::string Introduction(const TrainOptions& options,
                          const TrainResult& result) {
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "Data:   %s, %d bytes to train on\n"
-      "Model:  byte-level GPT, width %d, %d layers, %d heads, context %d: %d "
-      "parameters\n"
+      "Model:  byte-level GPT, width %d, %d layers, %d heads, context %d%s: %d "
+      "parameters%s\n"
       "Plugin: %s (%s)\n"
-      "Ranks:  %d, mesh %s; each learns from %d x %d sequences a step\n\n",
+      "Ranks:  %d, mesh %s; each learns from %d x %d sequences a step\n",
       result.data_source, result.training_bytes, options.shape.width,
       options.shape.layers, options.shape.heads, options.shape.context,
-      result.parameter_count, result.plugin_name, result.plugin_path,
-      options.ranks, options.mesh, options.micro_batches, options.sequences);
+      options.shape.experts == 0
+          ? ""
+          : absl::StrCat(", ", options.shape.experts, " experts a layer"),
+      result.parameter_count,
+      options.precision == DataType::kF32
+          ? ""
+          : absl::StrCat(" in ", PrecisionName(options.precision)),
+      result.plugin_name, result.plugin_path, options.ranks, options.mesh,
+      options.micro_batches, options.sequences);
+  AppendGroups(options, result, text);
+  return text + "\n";
 }
 
 std::string Summary(const TrainOptions& options, const TrainResult& result) {
@@ -86,6 +128,7 @@ std::string Summary(const TrainOptions& options, const TrainResult& result) {
         &text, "Skipped: %d steps, whose gradients were not finite\n\n",
         result.skipped_steps);
   }
+  AppendExperts(result, text);
   absl::StrAppend(&text, result.plan_report);
   if (text.back() != '\n') text += '\n';
   text += '\n';

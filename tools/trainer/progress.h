@@ -12,13 +12,19 @@
 
 namespace muonshard {
 
-// The heading of the lines that `ProgressLine` makes.
-std::string ProgressHeading();
+// Of a run with loss scaling, after a step.
+struct ScalerProgress {
+  double loss_scale = 1;
+  int64_t skipped_steps = 0;
+};
 
-// Means over the steps (first, last]; `tokens` is what all ranks together learn
-// from in a step.
-std::string ProgressLine(const StepMeter& meter, int64_t first, int64_t last,
-                         int64_t tokens);
+// The heading of the lines that `ProgressLine` makes.
+std::string ProgressHeading(const TrainOptions& options);
+
+// Means over the steps (first, last].
+std::string ProgressLine(const TrainOptions& options, const StepMeter& meter,
+                         int64_t first, int64_t last,
+                         const ScalerProgress& scaler);
 
 // Several lines before the first step, and after the last.
 std::string Introduction(const TrainOptions& options,

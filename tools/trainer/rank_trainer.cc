@@ -1,7 +1,9 @@
 #include "tools/trainer/rank_trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,8 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/collective.h"
+#include "collectives/data_type.h"
+#include "optimizer/grad_scaler.h"
 #include "optimizer/sharded_optimizer.h"
 #include "tools/trainer/gpt_model.h"
+#include "tools/trainer/model_placement.h"
 #include "tools/trainer/progress.h"
 
 namespace muonshard {
@@ -18,13 +23,17 @@ namespace {
 
 class RankTrainer {
  public:
-  RankTrainer(TrainRun& run, int32_t rank) : run_(run), rank_(rank) {}
+  RankTrainer(TrainRun& run, Rank rank) : run_(run), rank_(rank) {}
 
   absl::StatusOr<RankResult> Run();
 
  private:
   absl::Status SetUp();
+  absl::Status JoinGroups();
+  absl::Status JoinExperts();
   absl::Status CheckPromises() const;
+  absl::Status MakeOptimizer();
+  absl::Status MakeModel();
   absl::Status TrainAll();
   absl::Status TrainStep(int64_t step);
   absl::Status RunMicroBatch(int64_t step, int32_t micro_batch);
@@ -33,14 +42,21 @@ class RankTrainer {
   absl::Status EvaluateHeldOut(std::vector<double>& losses);
   absl::Status Collect();
   void ShowProgress(int64_t step);
+  // What the losses of this step are multiplied by.
+  double LossScale() const {
+    return scaler_.has_value() ? scaler_->scale() : 1;
+  }
 
   TrainRun& run_;
-  const int32_t rank_;
+  const Rank rank_;
   RankResult result_;
   std::unique_ptr<Collective> world_;
+  // The ranks that share the experts, if they are several.
+  std::unique_ptr<Collective> experts_;
   // Outlives the optimizer, whose last updates may still read its parameters.
   std::unique_ptr<GptModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
+  std::optional<GradScaler> scaler_;
   OptimizerStatistics start_up_;  // What creation alone has sent.
   int64_t step_ = 0;              // From 1, of the backward under way.
   double loss_sum_ = 0;
@@ -50,13 +66,27 @@ absl::StatusOr<RankResult> RankTrainer::Run() {
   absl::Status status = SetUp();
   if (status.ok()) status = TrainAll();
   if (status.ok()) return std::move(result_);
+  if (experts_ != nullptr) experts_->Abort(status);
   if (world_ != nullptr) world_->Abort(status);
   return status;
 }
 
 absl::Status RankTrainer::SetUp() {
+  if (absl::Status s = JoinGroups(); !s.ok()) return s;
+  if (absl::Status s = CheckPromises(); !s.ok()) return s;
+  if (absl::Status s = MakeOptimizer(); !s.ok()) return s;
+  if (absl::Status s = MakeModel(); !s.ok()) return s;
+  if (!run_.options.scaler) return absl::OkStatus();
+  absl::StatusOr<GradScaler> scaler =
+      GradScaler::Create(run_.options.scaler_options);
+  if (!scaler.ok()) return scaler.status();
+  scaler_ = *std::move(scaler);
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::JoinGroups() {
   GroupConfig config;
-  config.rank = Rank{rank_};
+  config.rank = rank_;
   config.size = run_.options.ranks;
   config.deadline = run_.runtime.Now() + run_.optimizer_options.timeout;
   config.store = &run_.store;
@@ -64,27 +94,58 @@ absl::Status RankTrainer::SetUp() {
       run_.plugin.NewGroup(config);
   if (!world.ok()) return world.status();
   world_ = *std::move(world);
-  if (absl::Status s = CheckPromises(); !s.ok()) return s;
+  return JoinExperts();
+}
 
+absl::Status RankTrainer::JoinExperts() {
+  const ExpertPlace place = ExpertPlaceOf(run_.options.shape, run_.mesh, rank_);
+  if (place.count == 1) return absl::OkStatus();
+  const absl::StatusOr<int> axis = run_.mesh.AxisIndex(kExpertAxis);
+  if (!axis.ok()) return axis.status();
+  // A group is known by its first rank.
+  const Rank first = run_.mesh.GroupOf(rank_, std::array{*axis}).front();
+  absl::StatusOr<std::unique_ptr<Collective>> experts =
+      world_->Split(ToInt(first), place.index, "experts",
+                    run_.runtime.Now() + run_.optimizer_options.timeout);
+  if (!experts.ok()) return experts.status();
+  experts_ = *std::move(experts);
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::MakeOptimizer() {
+  OptimizerEnvironment environment;
+  environment.trace = run_.meter.SinkOf(ToInt(rank_));
+  environment.host_id = run_.host_ids[static_cast<size_t>(ToInt(rank_))];
   absl::StatusOr<std::unique_ptr<ShardedOptimizer>> optimizer =
       ShardedOptimizer::Create(run_.specs, run_.mesh, *world_,
-                               run_.optimizer_options,
-                               {.trace = run_.meter.SinkOf(rank_)});
+                               run_.optimizer_options, std::move(environment));
   if (!optimizer.ok()) return optimizer.status();
   optimizer_ = *std::move(optimizer);
   const absl::StatusOr<OptimizerStatistics> start_up = optimizer_->Statistics();
   if (!start_up.ok()) return start_up.status();
   start_up_ = *start_up;
+  return absl::OkStatus();
+}
 
-  GptCallbacks callbacks;
-  callbacks.before_use = [this](int32_t parameter) {
+absl::Status RankTrainer::MakeModel() {
+  const ExpertPlace place = ExpertPlaceOf(run_.options.shape, run_.mesh, rank_);
+  GptModelConfig config;
+  config.shape = run_.options.shape;
+  config.specs = run_.specs;
+  for (size_t p = 0; p < run_.specs.size(); ++p) {
+    config.first_values.push_back(
+        FirstValuesAt(run_.specs[p], run_.initial_values[p], place));
+  }
+  config.callbacks.before_use = [this](int32_t parameter) {
     return optimizer_->WaitForParameters(parameter);
   };
-  callbacks.on_gradient = [this](const GradientArrival& arrival) {
+  config.callbacks.on_gradient = [this](const GradientArrival& arrival) {
     return OnGradient(arrival);
   };
-  absl::StatusOr<std::unique_ptr<GptModel>> model = GptModel::Create(
-      run_.options.shape, run_.initial_values, std::move(callbacks));
+  config.expert_group = experts_.get();
+  config.timeout = run_.optimizer_options.timeout;
+  absl::StatusOr<std::unique_ptr<GptModel>> model =
+      GptModel::Create(std::move(config));
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   for (int32_t p = 0; p < model_->parameter_count(); ++p) {
@@ -140,7 +201,8 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
     if (absl::Status s = RunMicroBatch(step, m); !s.ok()) return s;
   }
   if (run_.verifier != nullptr) {
-    if (absl::Status s = run_.verifier->EndBackward(rank_, step); !s.ok()) {
+    if (absl::Status s = run_.verifier->EndBackward(rank_, step, LossScale());
+        !s.ok()) {
       return s;
     }
   }
@@ -149,6 +211,7 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
   if (!reduced.ok()) return reduced.status();
   StepOptions step_options;
   step_options.clip_norm = run_.options.clip_norm;
+  step_options.loss_scale = LossScale();
   if (absl::Status s = optimizer_->Step(*std::move(reduced), step_options);
       !s.ok()) {
     return s;
@@ -156,9 +219,9 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
   model_->DropGradients();
   const absl::Time end = run_.runtime.Now();
   run_.meter.AddProgramSpan(
-      {ProgramPhase::kFinish, rank_, step, 0, finish_begin, end});
-  if (run_.meter.EndStep(rank_, step, loss_sum_ / run_.options.micro_batches,
-                         end - begin)) {
+      {ProgramPhase::kFinish, ToInt(rank_), step, 0, finish_begin, end});
+  if (run_.meter.EndStep(ToInt(rank_), step,
+                         loss_sum_ / run_.options.micro_batches, end - begin)) {
     ShowProgress(step);
   }
   return absl::OkStatus();
@@ -167,7 +230,7 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
 absl::Status RankTrainer::RunMicroBatch(int64_t step, int32_t micro_batch) {
   const TokenBatch batch = run_.data.DrawBatch(
       {run_.options.seed, static_cast<uint64_t>(step),
-       static_cast<uint64_t>(rank_), static_cast<uint64_t>(micro_batch)},
+       static_cast<uint64_t>(ToInt(rank_)), static_cast<uint64_t>(micro_batch)},
       run_.options.sequences);
   const absl::Time forward_begin = run_.runtime.Now();
   const absl::StatusOr<double> loss = model_->Forward(batch);
@@ -184,14 +247,15 @@ absl::Status RankTrainer::RunMicroBatch(int64_t step, int32_t micro_batch) {
     }
   }
   const absl::Time backward_begin = run_.runtime.Now();
-  if (absl::Status s = model_->Backward(1.0 / run_.options.micro_batches);
+  if (absl::Status s =
+          model_->Backward(LossScale() / run_.options.micro_batches);
       !s.ok()) {
     return s;
   }
-  run_.meter.AddProgramSpan({ProgramPhase::kForward, rank_, step, micro_batch,
-                             forward_begin, forward_end});
-  run_.meter.AddProgramSpan({ProgramPhase::kBackward, rank_, step, micro_batch,
-                             backward_begin, run_.runtime.Now()});
+  run_.meter.AddProgramSpan({ProgramPhase::kForward, ToInt(rank_), step,
+                             micro_batch, forward_begin, forward_end});
+  run_.meter.AddProgramSpan({ProgramPhase::kBackward, ToInt(rank_), step,
+                             micro_batch, backward_begin, run_.runtime.Now()});
   return absl::OkStatus();
 }
 
@@ -199,6 +263,7 @@ absl::Status RankTrainer::NoteOutcome() {
   const absl::StatusOr<StepOutcome> outcome = optimizer_->Outcome();
   if (!outcome.ok()) return outcome.status();
   if (!outcome->updated) ++result_.skipped_steps;
+  if (scaler_.has_value()) scaler_->Update(*outcome);
   return absl::OkStatus();
 }
 
@@ -206,26 +271,35 @@ absl::Status RankTrainer::OnGradient(const GradientArrival& arrival) {
   if (run_.verifier != nullptr) {
     run_.verifier->Deposit(rank_, step_, arrival.parameter, arrival.own);
   }
-  std::span<const float> gradient = arrival.accumulated;
-  std::vector<float> faulty;
+  std::span<const std::byte> gradient = arrival.accumulated;
+  std::vector<std::byte> faulty;
   if (run_.options.fault_for_test != nullptr) {
     faulty.assign(gradient.begin(), gradient.end());
-    run_.options.fault_for_test(rank_, step_, arrival.parameter, faulty);
+    run_.options.fault_for_test(ToInt(rank_), step_, arrival.parameter, faulty);
     gradient = faulty;
   }
-  return optimizer_->GradientReady(arrival.parameter, gradient.data(),
-                                   static_cast<int64_t>(gradient.size()),
-                                   DataType::kF32);
+  const DataType type =
+      run_.specs[static_cast<size_t>(arrival.parameter)].gradient_dtype;
+  return optimizer_->GradientReady(
+      arrival.parameter, gradient.data(),
+      static_cast<int64_t>(gradient.size() / ByteWidth(type)), type);
 }
 
 absl::Status RankTrainer::EvaluateHeldOut(std::vector<double>& losses) {
   losses.assign(kHeldOutBatches, 0);
-  for (int64_t b = rank_; b < kHeldOutBatches; b += run_.options.ranks) {
+  for (int64_t first = 0; first < kHeldOutBatches;
+       first += run_.options.ranks) {
+    const int64_t b = first + ToInt(rank_);
+    const bool own = b < kHeldOutBatches;
+    // A forward with shared experts takes part in those of other ranks, so that
+    // all take the same number.
+    if (!own && experts_ == nullptr) break;
+    const int64_t batch = own ? b : 0;
     const absl::StatusOr<double> loss = model_->Loss(
-        run_.data.HeldOutBatch(b * kHeldOutSequences, kHeldOutSequences,
+        run_.data.HeldOutBatch(batch * kHeldOutSequences, kHeldOutSequences,
                                kHeldOutBatches * kHeldOutSequences));
     if (!loss.ok()) return loss.status();
-    losses[static_cast<size_t>(b)] = *loss;
+    if (own) losses[static_cast<size_t>(b)] = *loss;
   }
   return absl::OkStatus();
 }
@@ -235,7 +309,7 @@ absl::Status RankTrainer::Collect() {
       optimizer_->Statistics();
   if (!statistics.ok()) return statistics.status();
   const Plan& plan = optimizer_->plan();
-  const RankLoad& load = plan.rank_load[static_cast<size_t>(rank_)];
+  const RankLoad& load = plan.rank_load[static_cast<size_t>(ToInt(rank_))];
   result_.bytes = {
       statistics->bucket_bytes_sent - start_up_.bucket_bytes_sent,
       statistics->control_bytes_sent - start_up_.control_bytes_sent,
@@ -243,10 +317,13 @@ absl::Status RankTrainer::Collect() {
   result_.imbalance = plan.imbalance();
   result_.padding_fraction = plan.padding_fraction;
   result_.bucket_count = static_cast<int64_t>(plan.buckets.size());
-  if (rank_ == 0) result_.plan_report = plan.Report();
+  if (rank_ == Rank{0}) result_.plan_report = plan.Report();
+  result_.loss_scale = LossScale();
+  result_.expert_positions = model_->expert_positions();
   if (run_.verifier != nullptr) {
     for (int32_t p = 0; p < model_->parameter_count(); ++p) {
-      run_.verifier->Compare(p, model_->parameter(p), result_.difference);
+      run_.verifier->Compare(rank_, p, model_->parameter(p),
+                             result_.difference);
     }
   }
   return absl::OkStatus();
@@ -257,14 +334,15 @@ void RankTrainer::ShowProgress(int64_t step) {
   // complete when this step's forward had used every parameter.
   const int64_t complete = step - 1;
   if (complete == 0 || complete % run_.options.interval != 0) return;
-  run_.show(ProgressLine(run_.meter, complete - run_.options.interval, complete,
-                         TokensPerStep(run_.options)));
+  run_.show(ProgressLine(run_.options, run_.meter,
+                         complete - run_.options.interval, complete,
+                         {LossScale(), result_.skipped_steps}));
 }
 
 }  // namespace
 
 absl::StatusOr<RankResult> TrainOneRank(TrainRun& run, Rank rank) {
-  return RankTrainer(run, ToInt(rank)).Run();
+  return RankTrainer(run, rank).Run();
 }
 
 }  // namespace muonshard

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "optimizer/options.h"
+#include "tools/trainer/group_summary.h"
 #include "tools/trainer/json_writer.h"
 
 namespace muonshard {
@@ -18,15 +20,33 @@ double Median(std::vector<double> values) {
   return (values[middle - 1] + values[middle]) / 2;
 }
 
+absl::string_view HierarchyName(Hierarchy hierarchy) {
+  switch (hierarchy) {
+    case Hierarchy::kOff:
+      return "off";
+    case Hierarchy::kOn:
+      return "on";
+    case Hierarchy::kAuto:
+      return "auto";
+  }
+  return "unknown";
+}
+
 void WriteOptions(const TrainOptions& options, JsonWriter& json) {
   json.Key("options");
   json.BeginObject();
   json.IntegerField("ranks", options.ranks);
   json.TextField("mesh", options.mesh);
   json.IntegerField("steps", options.steps);
-  json.IntegerField("micro_batches", options.micro_batches);
+  json.IntegerField("lanes_per_node", options.lanes_per_node);
+  json.IntegerField("accumulate", options.micro_batches);
   json.NumberField("bucket_mib", options.bucket_mib);
   json.BoolField("overlap", options.overlap);
+  json.TextField("gather",
+                 options.gather == GatherMode::kEager ? "eager" : "lazy");
+  json.TextField("hierarchical", HierarchyName(options.hierarchy));
+  json.TextField("precision", PrecisionName(options.precision));
+  json.BoolField("scaler", options.scaler);
   json.TextField("rule", RuleName(options.rule));
   json.NumberField("lr", options.muon_learning_rate);
   json.NumberField("adamw_lr", options.adamw_learning_rate);
@@ -38,6 +58,7 @@ void WriteOptions(const TrainOptions& options, JsonWriter& json) {
   json.IntegerField("layers", options.shape.layers);
   json.IntegerField("heads", options.shape.heads);
   json.IntegerField("context", options.shape.context);
+  json.IntegerField("experts", options.shape.experts);
   json.IntegerField("sequences", options.sequences);
   json.EndObject();
 }
@@ -110,6 +131,36 @@ void WriteVerify(const TrainResult& result, JsonWriter& json) {
   json.EndObject();
 }
 
+void WriteExperts(const TrainResult& result, JsonWriter& json) {
+  json.Key("experts");
+  json.BeginObject();
+  json.Key("positions");
+  json.BeginArray();
+  for (const int64_t count : result.expert_positions) json.Integer(count);
+  json.EndArray();
+  json.EndObject();
+}
+
+void WritePlan(const TrainResult& result, JsonWriter& json) {
+  json.Key("plan");
+  json.BeginObject();
+  json.NumberField("imbalance", result.imbalance);
+  json.NumberField("padding_fraction", result.padding_fraction);
+  json.IntegerField("buckets", result.bucket_count);
+  json.Key("groups");
+  json.BeginArray();
+  for (const GroupSummary& group : result.groups) {
+    json.BeginObject();
+    json.TextField("axes", group.axes);
+    json.IntegerField("size", group.size);
+    json.IntegerField("hosts", group.levels.hosts);
+    json.IntegerField("lanes", group.levels.lanes);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.EndObject();
+}
+
 }  // namespace
 
 StepTimes TimesOf(const std::vector<StepMeans>& steps) {
@@ -146,6 +197,8 @@ std::string ReportJson(const TrainOptions& options, const TrainResult& result) {
   json.NewLine();
   json.IntegerField("skipped_steps", result.skipped_steps);
   json.NewLine();
+  json.NumberField("loss_scale", result.loss_scale);
+  json.NewLine();
   WriteLoss(result, json);
   json.NewLine();
   WriteVerify(result, json);
@@ -154,12 +207,9 @@ std::string ReportJson(const TrainOptions& options, const TrainResult& result) {
   json.NewLine();
   WriteTimes(result, json);
   json.NewLine();
-  json.Key("plan");
-  json.BeginObject();
-  json.NumberField("imbalance", result.imbalance);
-  json.NumberField("padding_fraction", result.padding_fraction);
-  json.IntegerField("buckets", result.bucket_count);
-  json.EndObject();
+  WriteExperts(result, json);
+  json.NewLine();
+  WritePlan(result, json);
   json.NewLine();
   json.EndObject();
   return json.text() + "\n";

@@ -14,6 +14,12 @@
 //   wire_bytes.control_*          the same for the control all-reduces
 //   wire_bytes.bound              what all ranks together must send in one step
 //                                 by the plan: the sum of `bound_per_rank`
+//   loss_scale                    after the last step; 1 without --scaler
+//   experts.positions             how often each expert was chosen, in all
+//                                 layers and steps
+//   plan.groups                   groups of several ranks that gradients are
+//                                 reduced in; hosts and lanes are 1 in a flat
+//                                 one
 //   verify.max_abs_difference     null without --verify
 
 #ifndef TOOLS_TRAINER_REPORT_H_

@@ -5,7 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/data_type.h"
+#include "optimizer/options.h"
 #include "tools/trainer/flags.h"
+#include "tools/trainer/model_placement.h"
 #include "tools/trainer/output_files.h"
 #include "tools/trainer/plan_flags.h"
 #include "topology/mesh.h"
@@ -15,7 +18,52 @@ namespace {
 
 constexpr int32_t kRanksMax = 64;
 
-void AddRunFlags(TrainOptions& options, int32_t& rule, FlagTable& table) {
+constexpr absl::string_view kMeshHelp =
+    "\nAxes of --mesh, by name; all carry different data:\n"
+    "  dp     parameters and their state are copied over it\n"
+    "  ep     with --experts, the experts are spread over it\n"
+    "  other  the state of parameters is cut over it; so it is over ep, but\n"
+    "         for the experts'\n";
+
+// Indices into the values of flags that are choices.
+struct Choices {
+  int32_t rule = 0;
+  int32_t hierarchy = 2;
+  int32_t gather = 1;
+  int32_t precision = 0;
+};
+
+void Apply(const Choices& choices, TrainOptions& options) {
+  constexpr std::array kRules = {Rule::kMuon, Rule::kAdamW};
+  constexpr std::array kHierarchies = {Hierarchy::kOn, Hierarchy::kOff,
+                                       Hierarchy::kAuto};
+  constexpr std::array kGathers = {GatherMode::kEager, GatherMode::kLazy};
+  constexpr std::array kPrecisions = {DataType::kF32, DataType::kBF16,
+                                      DataType::kF16};
+  options.rule = kRules[static_cast<size_t>(choices.rule)];
+  options.hierarchy = kHierarchies[static_cast<size_t>(choices.hierarchy)];
+  options.gather = kGathers[static_cast<size_t>(choices.gather)];
+  options.precision = kPrecisions[static_cast<size_t>(choices.precision)];
+}
+
+void AddUpdateFlags(TrainOptions& options, Choices& choices, FlagTable& table) {
+  table.AddChoice("rule", "update rule of the hidden matrices",
+                  {"muon", "adamw"}, &choices.rule);
+  table.AddNumber("lr", "learning rate of Muon", 1e-9, 10,
+                  &options.muon_learning_rate);
+  table.AddNumber("adamw-lr", "learning rate of AdamW", 1e-9, 10,
+                  &options.adamw_learning_rate);
+  table.AddNumber("clip", "largest norm of all gradients; 0: no clip", 0, 1e9,
+                  &options.clip_norm);
+  table.AddChoice("precision",
+                  "of parameters and gradients; masters and products are fp32",
+                  {"fp32", "bf16", "fp16"}, &choices.precision);
+  table.AddSwitch("scaler",
+                  "scale losses dynamically; fp16 alone loses small gradients",
+                  &options.scaler);
+}
+
+void AddRunFlags(TrainOptions& options, Choices& choices, FlagTable& table) {
   table.AddText("plugin", "NAME|PATH",
                 "plugin that moves the data; else $MUONSHARD_PLUGIN, else "
                 "loopback",
@@ -25,23 +73,23 @@ void AddRunFlags(TrainOptions& options, int32_t& rule, FlagTable& table) {
                 &options.plugin_options);
   table.AddInteger("ranks", "ranks, each a thread", 1, kRanksMax,
                    &options.ranks);
-  table.AddText("mesh", "AXES", "axes of the ranks, e.g. sharding=4",
+  table.AddText("mesh", "AXES", "axes of the ranks, e.g. sharding=4; see below",
                 &options.mesh);
+  table.AddInteger("lanes-per-node",
+                   "ranks of each host that loopback pretends; 0: one host", 0,
+                   kRanksMax, &options.lanes_per_node);
   table.AddInteger("steps", "optimizer steps", int64_t{1}, int64_t{1000000},
                    &options.steps);
-  table.AddInteger("micro-batches", "backwards in one step", 1, 64,
+  table.AddInteger("accumulate", "micro-batches in one step", 1, 64,
                    &options.micro_batches);
   AddBucketFlag(table, &options.bucket_mib);
-  table.AddSwitch("overlap", "reduce during backward, gather during forward",
-                  &options.overlap);
-  table.AddChoice("rule", "update rule of the hidden matrices",
-                  {"muon", "adamw"}, &rule);
-  table.AddNumber("lr", "learning rate of Muon", 1e-9, 10,
-                  &options.muon_learning_rate);
-  table.AddNumber("adamw-lr", "learning rate of AdamW", 1e-9, 10,
-                  &options.adamw_learning_rate);
-  table.AddNumber("clip", "largest norm of all gradients; 0: no clip", 0, 1e9,
-                  &options.clip_norm);
+  table.AddSwitch("overlap", "reduce during backward", &options.overlap);
+  table.AddChoice("gather", "new parameters: at once, or during the forward",
+                  {"eager", "lazy"}, &choices.gather);
+  table.AddChoice("hierarchical",
+                  "reduce and gather within hosts, then between them",
+                  {"on", "off", "auto"}, &choices.hierarchy);
+  AddUpdateFlags(options, choices, table);
   table.AddSeed("seed", "of the first weights and of the batches",
                 &options.seed);
   table.AddSwitch("deterministic", "refuse a plugin without repeatable results",
@@ -66,6 +114,8 @@ void AddOutputAndModelFlags(TrainOptions& options, FlagTable& table) {
                    &options.shape.layers);
   table.AddInteger("heads", "attention heads", int64_t{1}, int64_t{64},
                    &options.shape.heads);
+  table.AddInteger("experts", "MLPs of a layer, one a position; 0: dense",
+                   int64_t{0}, int64_t{256}, &options.shape.experts);
   table.AddInteger("context", "bytes the model looks back", int64_t{1},
                    int64_t{4096}, &options.shape.context);
   table.AddInteger("sequences", "sequences of a rank in a micro-batch",
@@ -78,6 +128,16 @@ absl::Status CheckPaths(const TrainOptions& options) {
                                            {"--trace", options.trace_path},
                                            {"--plot", options.plot_path}}};
   return CheckDistinct(paths);
+}
+
+absl::Status CheckModel(const TrainOptions& options) {
+  if (absl::Status s = Validate(options.shape); !s.ok()) return s;
+  const absl::StatusOr<Mesh> mesh = MeshOfFlag(options.mesh);
+  if (!mesh.ok()) return mesh.status();
+  if (absl::Status s = CheckExperts(options.shape, *mesh); !s.ok()) {
+    return absl::Status(s.code(), absl::StrCat("--", s.message()));
+  }
+  return absl::OkStatus();
 }
 
 // Fills in what follows from the other: ranks from the mesh, or the mesh from
@@ -104,32 +164,32 @@ absl::Status SettleMesh(bool ranks_given, TrainOptions& options) {
 absl::StatusOr<TrainCommand> ParseTrainFlags(
     std::span<const absl::string_view> arguments) {
   TrainCommand command;
-  int32_t rule = 0;
+  Choices choices;
   FlagTable table;
-  AddRunFlags(command.options, rule, table);
+  AddRunFlags(command.options, choices, table);
   AddOutputAndModelFlags(command.options, table);
   if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
   command.help_wanted = table.help_wanted();
-  command.options.rule = rule == 0 ? Rule::kMuon : Rule::kAdamW;
+  Apply(choices, command.options);
   if (absl::Status s = SettleMesh(table.given("ranks"), command.options);
       !s.ok()) {
     return s;
   }
-  if (absl::Status s = Validate(command.options.shape); !s.ok()) return s;
+  if (absl::Status s = CheckModel(command.options); !s.ok()) return s;
   if (absl::Status s = CheckPaths(command.options); !s.ok()) return s;
   return command;
 }
 
 std::string TrainHelp() {
   TrainOptions options;
-  int32_t rule = 0;
+  Choices choices;
   FlagTable table;
-  AddRunFlags(options, rule, table);
+  AddRunFlags(options, choices, table);
   AddOutputAndModelFlags(options, table);
   return absl::StrCat(
       "Trains a byte-level GPT, one rank per thread, with the sharded Muon "
       "optimizer.\n\nFlags [default]:\n",
-      table.Help());
+      table.Help(), kMeshHelp);
 }
 
 }  // namespace muonshard

@@ -34,20 +34,32 @@ TEST(TrainFlagsTest, TheDefaultIsMuonOnFourRanksOfOneAxis) {
   EXPECT_TRUE(command->options.overlap);
   EXPECT_TRUE(command->options.deterministic);
   EXPECT_FALSE(command->options.verify);
+  EXPECT_EQ(command->options.precision, DataType::kF32);
+  EXPECT_FALSE(command->options.scaler);
+  EXPECT_EQ(command->options.gather, GatherMode::kLazy);
+  EXPECT_EQ(command->options.hierarchy, Hierarchy::kAuto);
+  EXPECT_EQ(command->options.lanes_per_node, 0);
+  EXPECT_EQ(command->options.shape.experts, 0);
   EXPECT_FALSE(command->help_wanted);
 }
 
 TEST(TrainFlagsTest, EveryFlagReachesItsOption) {
-  const auto command =
-      Parse({"--plugin=p",        "--plugin-options={}", "--ranks=6",
-             "--mesh=a=2,b=3",    "--steps=9",           "--micro-batches=2",
-             "--bucket-mib=0.25", "--overlap=off",       "--rule=adamw",
-             "--lr=0.1",          "--adamw-lr=0.2",      "--clip=3",
-             "--seed=11",         "--deterministic=off", "--verify",
-             "--report=r",        "--trace=t",           "--plot=s",
-             "--data=d",          "--interval=7",        "--width=64",
-             "--layers=2",        "--heads=8",           "--context=32",
-             "--sequences=5"});
+  const auto command = Parse({"--plugin=p",        "--plugin-options={}",
+                              "--ranks=6",         "--mesh=a=2,b=3",
+                              "--steps=9",         "--accumulate=2",
+                              "--bucket-mib=0.25", "--overlap=off",
+                              "--rule=adamw",      "--lr=0.1",
+                              "--adamw-lr=0.2",    "--clip=3",
+                              "--seed=11",         "--deterministic=off",
+                              "--verify",          "--report=r",
+                              "--trace=t",         "--plot=s",
+                              "--data=d",          "--interval=7",
+                              "--width=64",        "--layers=2",
+                              "--heads=8",         "--context=32",
+                              "--sequences=5",     "--experts=6",
+                              "--precision=bf16",  "--scaler",
+                              "--gather=eager",    "--hierarchical=on",
+                              "--lanes-per-node",  "3"});
   ASSERT_TRUE(command.ok()) << command.status();
   const TrainOptions& options = command->options;
   EXPECT_EQ(options.plugin, "p");
@@ -70,7 +82,12 @@ TEST(TrainFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options.plot_path, "s");
   EXPECT_EQ(options.data_path, "d");
   EXPECT_EQ(options.interval, 7);
-  EXPECT_EQ(options.shape, (ByteGptShape{64, 2, 8, 32}));
+  EXPECT_EQ(options.shape, (ByteGptShape{64, 2, 8, 32, 6}));
+  EXPECT_EQ(options.precision, DataType::kBF16);
+  EXPECT_TRUE(options.scaler);
+  EXPECT_EQ(options.gather, GatherMode::kEager);
+  EXPECT_EQ(options.hierarchy, Hierarchy::kOn);
+  EXPECT_EQ(options.lanes_per_node, 3);
   EXPECT_EQ(options.sequences, 5);
 }
 
@@ -100,6 +117,41 @@ TEST(TrainFlagsTest, ValuesOutOfRangeAreRefused) {
   EXPECT_THAT(Error({"--heads=3"}), HasSubstr("multiple of 3 heads"));
 }
 
+TEST(TrainFlagsTest, EveryChoiceReachesItsOption) {
+  const auto options_of = [](absl::string_view flag) {
+    const auto command = Parse({flag});
+    EXPECT_TRUE(command.ok()) << command.status();
+    return command->options;
+  };
+  EXPECT_EQ(options_of("--precision=fp32").precision, DataType::kF32);
+  EXPECT_EQ(options_of("--precision=fp16").precision, DataType::kF16);
+  EXPECT_EQ(options_of("--hierarchical=off").hierarchy, Hierarchy::kOff);
+  EXPECT_EQ(options_of("--hierarchical=auto").hierarchy, Hierarchy::kAuto);
+  EXPECT_EQ(options_of("--gather=lazy").gather, GatherMode::kLazy);
+  EXPECT_FALSE(options_of("--scaler=off").scaler);
+  EXPECT_TRUE(options_of("--scaler=on").scaler);
+  EXPECT_THAT(Error({"--precision=fp8"}),
+              HasSubstr("--precision: want fp32 or bf16 or fp16, got \"fp8\""));
+  EXPECT_THAT(Error({"--hierarchical"}), HasSubstr("want a value, got none"));
+  EXPECT_THAT(Error({"--hierarchical=yes"}),
+              HasSubstr("--hierarchical: want on or off or auto"));
+  EXPECT_THAT(Error({"--gather=late"}), HasSubstr("want eager or lazy"));
+  EXPECT_THAT(Error({"--scaler=1"}), HasSubstr("--scaler: want on or off"));
+  EXPECT_THAT(Error({"--accumulate=0"}), HasSubstr("[1, 64], got \"0\""));
+  EXPECT_THAT(Error({"--lanes-per-node=-1"}), HasSubstr("[0, 64]"));
+  EXPECT_THAT(Error({"--clip=-1"}), HasSubstr("--clip"));
+}
+
+TEST(TrainFlagsTest, ExpertsDivideOverTheirAxis) {
+  EXPECT_TRUE(Parse({"--mesh=sharding=2,ep=3", "--experts=6"}).ok());
+  EXPECT_TRUE(Parse({"--mesh=ep=3"}).ok());
+  EXPECT_TRUE(Parse({"--mesh=sharding=4", "--experts=3"}).ok());
+  EXPECT_THAT(Error({"--mesh=sharding=2,ep=3", "--experts=4"}),
+              HasSubstr("--experts: want a multiple of 3, the degree of mesh "
+                        "axis ep, got 4"));
+  EXPECT_THAT(Error({"--experts=257"}), HasSubstr("[0, 256]"));
+}
+
 TEST(TrainFlagsTest, AnOutputThatIsAnotherOutputOrTheDataIsRefused) {
   const std::vector<absl::string_view> flags = {"--data", "--report", "--trace",
                                                 "--plot"};
@@ -125,6 +177,8 @@ TEST(TrainFlagsTest, HelpListsTheFlagsWithTheirDefaults) {
   EXPECT_THAT(help, HasSubstr("--rule=muon|adamw"));
   EXPECT_THAT(help, HasSubstr("--bucket-mib"));
   EXPECT_THAT(help, HasSubstr("[0.005]"));
+  EXPECT_THAT(help, HasSubstr("--hierarchical=on|off|auto"));
+  EXPECT_THAT(help, HasSubstr("  ep     with --experts"));
 }
 
 }  // namespace

@@ -3,30 +3,44 @@
 #ifndef TOOLS_TRAINER_TRAIN_OPTIONS_H_
 #define TOOLS_TRAINER_TRAIN_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 
+#include "absl/strings/string_view.h"
+#include "collectives/data_type.h"
+#include "optimizer/grad_scaler.h"
+#include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "tools/trainer/gpt_parameters.h"
 
 namespace muonshard {
 
-// Changes a gradient between autograd and the optimizer: a fault that
-// `verify` has to find.
-using GradientFault = std::function<void(
-    int32_t rank, int64_t step, int32_t parameter, std::span<float> gradient)>;
+// Changes a gradient, in the type of its parameter, between autograd and the
+// optimizer: a fault that `verify` has to find.
+using GradientFault =
+    std::function<void(int32_t rank, int64_t step, int32_t parameter,
+                       std::span<std::byte> gradient)>;
 
 struct TrainOptions {
   std::string plugin;          // Empty: from the environment, else loopback.
   std::string plugin_options;  // JSON for the plugin.
   int32_t ranks = 4;
   std::string mesh;  // Empty: one axis "sharding" over all ranks.
+  // Ranks of each pretended host, in rank order. 0: all are on the real one.
+  int32_t lanes_per_node = 0;
   int64_t steps = 800;
   int32_t micro_batches = 1;
   double bucket_mib = 0.5;
   bool overlap = true;
+  Hierarchy hierarchy = Hierarchy::kAuto;
+  GatherMode gather = GatherMode::kLazy;
+  // Of parameters and their gradients. The model computes in f32.
+  DataType precision = DataType::kF32;
+  bool scaler = false;  // Dynamic loss scaling.
+  GradScalerOptions scaler_options;
   Rule rule = Rule::kMuon;  // Of the hidden matrices.
   double muon_learning_rate = 0.005;
   double adamw_learning_rate = 0.003;
@@ -45,6 +59,18 @@ struct TrainOptions {
 
   GradientFault fault_for_test;
 };
+
+// As in the flag.
+inline absl::string_view PrecisionName(DataType precision) {
+  switch (precision) {
+    case DataType::kBF16:
+      return "bf16";
+    case DataType::kF16:
+      return "fp16";
+    default:
+      return "fp32";
+  }
+}
 
 // What all ranks together learn from in a step.
 inline int64_t TokensPerStep(const TrainOptions& options) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/trainer/group_summary.h"
 #include "tools/trainer/step_meter.h"
 
 namespace muonshard {
@@ -26,13 +27,17 @@ struct TrainResult {
   std::string plugin_path;
   std::string data_source;
   int64_t training_bytes = 0;
-  int64_t parameter_count = 0;  // Elements.
+  int64_t parameter_count = 0;  // Elements, of all experts together.
+  std::vector<GroupSummary> groups;
 
   double held_out_loss_first = 0;
   double held_out_loss_last = 0;
   std::vector<StepMeans> steps;
   double training_seconds = 0;
   int64_t skipped_steps = 0;  // Steps whose gradients were not finite.
+  double loss_scale = 1;      // After the last step.
+  // How often each expert was chosen for a position, in all layers and steps.
+  std::vector<int64_t> expert_positions;
 
   std::vector<RankBytes> ranks;
   double imbalance = 1;

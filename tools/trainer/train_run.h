@@ -33,8 +33,9 @@ struct TrainRun {
   const TrainOptions& options;
   const Mesh& mesh;
   const TextData& data;
-  std::vector<ParameterSpec> specs;
-  std::vector<std::vector<float>> initial_values;
+  std::vector<ParameterSpec> specs;                // Placed on the mesh.
+  std::vector<std::vector<float>> initial_values;  // Of the whole model.
+  std::vector<std::string> host_ids;               // By rank.
   OptimizerOptions optimizer_options;
   Runtime& runtime;
   Plugin& plugin;
@@ -54,6 +55,9 @@ struct RankResult {
   absl::Time training_end;
   RankBytes bytes;
   int64_t skipped_steps = 0;
+  double loss_scale = 1;  // For the next step.
+  // How often each expert was chosen for a position of this rank.
+  std::vector<int64_t> expert_positions;
   double imbalance = 1;
   double padding_fraction = 0;
   int64_t bucket_count = 0;

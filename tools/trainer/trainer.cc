@@ -7,9 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/host_exchange.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "collectives/runtime/threads_runtime.h"
+#include "optimizer/plan.h"
 #include "tools/trainer/gpt_model.h"
+#include "tools/trainer/group_summary.h"
+#include "tools/trainer/model_placement.h"
 #include "tools/trainer/output_files.h"
 #include "tools/trainer/plan_flags.h"
 #include "tools/trainer/plot.h"
@@ -17,6 +21,7 @@
 #include "tools/trainer/rank_trainer.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/trace.h"
+#include "topology/host_map.h"
 
 namespace muonshard {
 namespace {
@@ -89,6 +94,13 @@ void FillResult(const std::vector<RankResult>& ranks, const TrainRun& run,
   }
   result.training_seconds = absl::ToDoubleSeconds(end - begin);
   result.skipped_steps = ranks[0].skipped_steps;
+  result.loss_scale = ranks[0].loss_scale;
+  result.expert_positions.resize(ranks[0].expert_positions.size());
+  for (const RankResult& rank : ranks) {
+    for (size_t e = 0; e < rank.expert_positions.size(); ++e) {
+      result.expert_positions[e] += rank.expert_positions[e];
+    }
+  }
   result.imbalance = ranks[0].imbalance;
   result.padding_fraction = ranks[0].padding_fraction;
   result.bucket_count = ranks[0].bucket_count;
@@ -96,24 +108,58 @@ void FillResult(const std::vector<RankResult>& ranks, const TrainRun& run,
   if (run.verifier != nullptr) FillVerify(ranks, result);
 }
 
+// By rank.
+std::vector<std::string> HostIdsOf(const TrainOptions& options) {
+  std::vector<std::string> host_ids;
+  for (int32_t rank = 0; rank < options.ranks; ++rank) {
+    host_ids.push_back(
+        options.lanes_per_node == 0
+            ? LocalHostId()
+            : absl::StrCat("node", rank / options.lanes_per_node));
+  }
+  return host_ids;
+}
+
+absl::Status CheckPretendedHosts(const TrainOptions& options,
+                                 const Plugin& plugin) {
+  if (options.lanes_per_node == 0 || plugin.name() == "loopback") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--lanes-per-node: hosts can be pretended with plugin "
+                   "\"loopback\" alone, got \"",
+                   plugin.name(), "\""));
+}
+
 // Null without --verify.
 absl::StatusOr<std::unique_ptr<Verifier>> MakeVerifier(const TrainRun& run) {
   if (!run.options.verify) return nullptr;
-  return Verifier::Create(run.runtime,
-                          {run.specs, run.initial_values, run.optimizer_options,
-                           run.options.ranks, run.options.clip_norm});
+  VerifySetup setup;
+  setup.specs = run.specs;
+  setup.mesh = run.mesh;
+  setup.hosts = HostMap::FromHostIds(run.host_ids);
+  setup.options = run.optimizer_options;
+  setup.first_values = [&run](Rank rank, int32_t parameter) {
+    const auto p = static_cast<size_t>(parameter);
+    return FirstValuesAt(run.specs[p], run.initial_values[p],
+                         ExpertPlaceOf(run.options.shape, run.mesh, rank));
+  };
+  setup.clip_norm = run.options.clip_norm;
+  if (run.options.scaler) setup.scaler = run.options.scaler_options;
+  return Verifier::Create(run.runtime, std::move(setup));
 }
 
 // A result with what is known before the first step.
-TrainResult Described(const TrainRun& run) {
+TrainResult Described(const TrainRun& run, const Plan& plan) {
   TrainResult result;
   result.plugin_name = std::string(run.plugin.name());
   result.plugin_path = std::string(run.plugin.path());
   result.data_source = run.data.source();
   result.training_bytes = static_cast<int64_t>(run.data.training().size());
-  for (const ParameterSpec& spec : run.specs) {
-    result.parameter_count += ElementCount(spec);
+  for (const std::vector<float>& values : run.initial_values) {
+    result.parameter_count += static_cast<int64_t>(values.size());
   }
+  result.groups = GroupsOf(plan);
   return result;
 }
 
@@ -132,11 +178,12 @@ absl::Status RunAllRanks(TrainRun& run, TrainResult& result) {
 }
 
 // The lines of progress that no later step has shown.
-void ShowLastLine(const TrainRun& run) {
+void ShowLastLine(const TrainRun& run, const TrainResult& result) {
   const int64_t steps = run.options.steps;
   const int64_t shown =
       (steps - 1) / run.options.interval * run.options.interval;
-  run.show(ProgressLine(run.meter, shown, steps, TokensPerStep(run.options)));
+  run.show(ProgressLine(run.options, run.meter, shown, steps,
+                        {result.loss_scale, result.skipped_steps}));
 }
 
 absl::Status WriteOutputs(const TrainOptions& options, const StepMeter& meter,
@@ -169,7 +216,9 @@ OptimizerOptions OptimizerOptionsOf(const TrainOptions& options) {
   result.muon.learning_rate = options.muon_learning_rate;
   result.adamw.learning_rate = options.adamw_learning_rate;
   result.plan.bucket_bytes_max = BucketBytesMax(options.bucket_mib);
+  result.plan.hierarchy = options.hierarchy;
   result.overlap = options.overlap;
+  result.gather = options.gather;
   return result;
 }
 
@@ -182,6 +231,17 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
   if (!mesh.ok()) return mesh.status();
   if (absl::Status s = mesh->CheckSize(options.ranks); !s.ok()) return s;
   if (absl::Status s = Validate(options.shape); !s.ok()) return s;
+  absl::StatusOr<std::vector<ParameterSpec>> specs = PlaceOnMesh(
+      options.shape,
+      GptParameterSpecs(options.shape, options.rule, options.precision), *mesh);
+  if (!specs.ok()) return specs.status();
+  const std::vector<std::string> host_ids = HostIdsOf(options);
+  const OptimizerOptions optimizer_options = OptimizerOptionsOf(options);
+  // Each rank makes it too; here it is refused, and described, before any
+  // starts.
+  const absl::StatusOr<Plan> plan = Plan::Create(
+      *specs, *mesh, HostMap::FromHostIds(host_ids), optimizer_options);
+  if (!plan.ok()) return plan.status();
 
   // Ranks are the parallelism, and the number of threads changes the bits of a
   // product. Set here, before any task computes.
@@ -194,28 +254,31 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
       PluginSearchFromEnvironment(options.plugin, options.plugin_options),
       *runtime);
   if (!plugin.ok()) return plugin.status();
+  if (absl::Status s = CheckPretendedHosts(options, **plugin); !s.ok()) {
+    return s;
+  }
   const std::unique_ptr<Store> store = NewInProcessStore(*runtime);
   TrainRun run{.options = options,
                .mesh = *mesh,
                .data = *data,
-               .specs = GptParameterSpecs(options.shape, options.rule),
+               .specs = *std::move(specs),
                .initial_values = GptInitialValues(options.shape, options.seed),
-               .optimizer_options = OptimizerOptionsOf(options),
+               .host_ids = host_ids,
+               .optimizer_options = optimizer_options,
                .runtime = *runtime,
                .plugin = **plugin,
                .store = *store,
                .meter = meter,
                .show = show};
-  if (absl::Status s = Validate(run.optimizer_options); !s.ok()) return s;
   const absl::StatusOr<std::unique_ptr<Verifier>> verifier = MakeVerifier(run);
   if (!verifier.ok()) return verifier.status();
   run.verifier = verifier->get();
 
-  TrainResult result = Described(run);
+  TrainResult result = Described(run, *plan);
   show(Introduction(options, result));
-  show(ProgressHeading());
+  show(ProgressHeading(options));
   if (absl::Status s = RunAllRanks(run, result); !s.ok()) return s;
-  ShowLastLine(run);
+  ShowLastLine(run, result);
   show(Summary(options, result));
   if (absl::Status s = WriteOutputs(options, meter, result); !s.ok()) return s;
   return result;

@@ -40,6 +40,10 @@ TrainOptions TinyOptions(int32_t ranks) {
   return options;
 }
 
+std::span<float> Floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
 absl::StatusOr<TrainResult> Quiet(const TrainOptions& options) {
   return Train(options, [](const std::string&) {});
 }
@@ -94,8 +98,8 @@ TEST(TrainerTest, AdamWAloneIsVerifiedToo) {
 TEST(TrainerTest, OneWrongAddendOfOneRankShows) {
   TrainOptions options = TinyOptions(4);
   options.fault_for_test = [](int32_t rank, int64_t step, int32_t parameter,
-                              std::span<float> gradient) {
-    if (rank == 2 && step == 2 && parameter == 4) gradient[7] += 1e-3f;
+                              std::span<std::byte> gradient) {
+    if (rank == 2 && step == 2 && parameter == 4) Floats(gradient)[7] += 1e-3f;
   };
   const auto result = Quiet(options);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -142,9 +146,9 @@ TEST(TrainerTest, GradientsThatAreNotFiniteSkipTheStepOnEveryRank) {
   TrainOptions options = TinyOptions(2);
   options.verify = false;
   options.fault_for_test = [](int32_t rank, int64_t step, int32_t parameter,
-                              std::span<float> gradient) {
+                              std::span<std::byte> gradient) {
     if (rank == 1 && step == 3 && parameter == 0) {
-      gradient[0] = std::numeric_limits<float>::infinity();
+      Floats(gradient)[0] = std::numeric_limits<float>::infinity();
     }
   };
   const auto result = Quiet(options);

@@ -1,112 +1,182 @@
 #include "tools/trainer/verify.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/data_type.h"
+#include "optimizer/compute/convert.h"
+#include "optimizer/step_options.h"
 
 namespace muonshard {
 namespace {
 
-std::vector<std::byte> BytesOf(const std::vector<float>& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  return {bytes.begin(), bytes.end()};
+// Every parameter at every place is a parameter of its own here.
+absl::StatusOr<UnshardedOptimizer> MakeOptimizer(
+    const VerifySetup& setup, const std::vector<GradientPlace>& places) {
+  std::vector<ParameterSpec> specs;
+  std::vector<int64_t> divisors;
+  std::vector<std::vector<std::byte>> values;
+  for (const GradientPlace& place : places) {
+    ParameterSpec spec = setup.specs[static_cast<size_t>(place.parameter)];
+    for (const auto& [axis, coordinate] : place.coordinates) {
+      absl::StrAppend(&spec.name, "@", axis, "=", coordinate);
+    }
+    specs.push_back(std::move(spec));
+    divisors.push_back(place.divisor);
+    values.push_back(setup.first_values(place.groups[0][0], place.parameter));
+  }
+  return UnshardedOptimizer::Create(std::move(specs), setup.options,
+                                    std::move(divisors), std::move(values));
+}
+
+// sum += in, rounded to `type`.
+void AddRounded(DataType type, std::span<const std::byte> in,
+                std::span<std::byte> sum) {
+  std::vector<float> total(sum.size() / ByteWidth(type));
+  ToFloat(type, sum.data(), total);
+  AddToFloat(type, in.data(), total);
+  FromFloat(type, total, sum.data());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(Runtime& runtime,
                                                            VerifySetup setup) {
-  std::vector<std::vector<std::byte>> parameters;
-  for (const std::vector<float>& values : setup.initial_values) {
-    parameters.push_back(BytesOf(values));
-  }
-  const std::vector<int64_t> divisors(setup.specs.size(), setup.ranks);
-  absl::StatusOr<UnshardedOptimizer> optimizer = UnshardedOptimizer::Create(
-      setup.specs, setup.options, divisors, std::move(parameters));
+  absl::StatusOr<std::vector<GradientPlace>> places = GradientPlaces(
+      setup.specs, setup.mesh, setup.hosts, setup.options.plan.hierarchy);
+  if (!places.ok()) return places.status();
+  absl::StatusOr<UnshardedOptimizer> optimizer = MakeOptimizer(setup, *places);
   if (!optimizer.ok()) return optimizer.status();
+  absl::StatusOr<GradScaler> scaler =
+      GradScaler::Create(setup.scaler.value_or(GradScalerOptions()));
+  if (!scaler.ok()) return scaler.status();
   return std::unique_ptr<Verifier>(
-      new Verifier(runtime, std::move(setup), *std::move(optimizer)));
+      new Verifier(runtime, std::move(setup), *std::move(places),
+                   *std::move(optimizer), *std::move(scaler)));
 }
 
 Verifier::Verifier(Runtime& runtime, VerifySetup setup,
-                   UnshardedOptimizer optimizer)
+                   std::vector<GradientPlace> places,
+                   UnshardedOptimizer optimizer, GradScaler scaler)
     : setup_(std::move(setup)),
+      places_(std::move(places)),
+      place_of_(static_cast<size_t>(setup_.mesh.size()),
+                std::vector<int32_t>(setup_.specs.size(), -1)),
       mutex_(runtime.NewMutex()),
-      optimizer_(std::move(optimizer)) {}
-
-Verifier::StepGradients& Verifier::OfStep(int64_t step) {
-  StepGradients& gradients = steps_[step];
-  if (gradients.sums.empty()) {
-    gradients.sums.resize(static_cast<size_t>(setup_.ranks),
-                          std::vector<std::vector<float>>(setup_.specs.size()));
+      optimizer_(std::move(optimizer)),
+      scaler_(std::move(scaler)) {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    for (const Rank rank : RanksOf(places_[i])) {
+      place_of_[static_cast<size_t>(ToInt(rank))]
+               [static_cast<size_t>(places_[i].parameter)] =
+                   static_cast<int32_t>(i);
+    }
   }
-  return gradients;
 }
 
-void Verifier::Deposit(int32_t rank, int64_t step, int32_t parameter,
-                       std::span<const float> gradient) {
+Verifier::OfStep& Verifier::At(int64_t step) {
+  OfStep& of_step = steps_[step];
+  of_step.ranks.resize(place_of_.size());
+  return of_step;
+}
+
+void Verifier::Deposit(Rank rank, int64_t step, int32_t parameter,
+                       std::span<const std::byte> gradient) {
   const MutexLock lock(*mutex_);
-  std::vector<float>& sum =
-      OfStep(step)
-          .sums[static_cast<size_t>(rank)][static_cast<size_t>(parameter)];
+  const auto p = static_cast<size_t>(parameter);
+  OfRank& of_rank = At(step).ranks[static_cast<size_t>(ToInt(rank))];
+  of_rank.sums.resize(setup_.specs.size());
+  std::vector<std::byte>& sum = of_rank.sums[p];
   if (sum.empty()) {
     sum.assign(gradient.begin(), gradient.end());
-    return;
+  } else {
+    AddRounded(setup_.specs[p].gradient_dtype, gradient, sum);
   }
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
 }
 
-absl::Status Verifier::EndBackward(int32_t rank, int64_t step) {
+absl::Status Verifier::EndBackward(Rank rank, int64_t step, double loss_scale) {
   const MutexLock lock(*mutex_);
   if (!status_.ok()) return status_;
-  StepGradients& gradients = OfStep(step);
-  if (++gradients.ranks_done < setup_.ranks) return absl::OkStatus();
-  status_ = TakeStep(gradients);
+  OfStep& of_step = At(step);
+  of_step.ranks[static_cast<size_t>(ToInt(rank))].loss_scale = loss_scale;
+  if (++of_step.ranks_done < setup_.mesh.size()) return absl::OkStatus();
+  status_ = CheckScales(of_step);
+  if (status_.ok()) status_ = TakeStep(of_step);
   if (!status_.ok()) {
-    status_ = absl::Status(
-        status_.code(), absl::StrCat("verify: step ", step, " on rank ", rank,
-                                     ": ", status_.message()));
+    status_ = absl::Status(status_.code(),
+                           absl::StrCat("verify: step ", step, " on rank ",
+                                        ToInt(rank), ": ", status_.message()));
   }
   steps_.erase(step);
   return status_;
 }
 
-absl::Status Verifier::TakeStep(const StepGradients& gradients) {
-  UnshardedStepInput input;
-  input.options.clip_norm = setup_.clip_norm;
-  for (size_t p = 0; p < setup_.specs.size(); ++p) {
-    std::vector<RankGradients> ranks;
-    for (const auto& of_rank : gradients.sums) {
-      ranks.push_back(of_rank[p].empty() ? RankGradients{}
-                                         : RankGradients{of_rank[p].data()});
-    }
-    input.gradients.emplace_back().groups.push_back(std::move(ranks));
+absl::Status Verifier::CheckScales(const OfStep& of_step) const {
+  const double wanted = setup_.scaler.has_value() ? scaler_.scale() : 1;
+  for (size_t rank = 0; rank < of_step.ranks.size(); ++rank) {
+    const double scale = of_step.ranks[rank].loss_scale;
+    if (scale == wanted) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", rank, ": want a loss scale of ", wanted, ", got ", scale));
   }
-  return optimizer_.Step(input).status();
+  return absl::OkStatus();
 }
 
-void Verifier::Compare(int32_t parameter, std::span<const float> values,
+absl::Status Verifier::TakeStep(const OfStep& of_step) {
+  UnshardedStepInput input;
+  input.options.clip_norm = setup_.clip_norm;
+  input.options.loss_scale = of_step.ranks[0].loss_scale;
+  for (const GradientPlace& place : places_) {
+    const auto p = static_cast<size_t>(place.parameter);
+    LocalGradients local;
+    local.dtype = setup_.specs[p].gradient_dtype;
+    local.group_lanes = place.group_lanes;
+    local.replica_lanes = place.replica_lanes;
+    for (const std::vector<Rank>& group : place.groups) {
+      std::vector<RankGradients>& ranks = local.groups.emplace_back();
+      for (const Rank rank : group) {
+        const OfRank& of_rank = of_step.ranks[static_cast<size_t>(ToInt(rank))];
+        const bool absent = of_rank.sums.empty() || of_rank.sums[p].empty();
+        ranks.push_back(absent ? RankGradients{}
+                               : RankGradients{of_rank.sums[p].data()});
+      }
+    }
+    input.gradients.push_back(std::move(local));
+  }
+  const absl::StatusOr<StepOutcome> outcome = optimizer_.Step(input);
+  if (!outcome.ok()) return outcome.status();
+  scaler_.Update(*outcome);
+  return absl::OkStatus();
+}
+
+void Verifier::Compare(Rank rank, int32_t parameter,
+                       std::span<const std::byte> values,
                        VerifyDifference& difference) const {
   const MutexLock lock(*mutex_);
-  const std::span<const std::byte> bytes =
-      optimizer_.parameter(static_cast<size_t>(parameter));
-  std::vector<float> expected(values.size());
-  std::memcpy(expected.data(), bytes.data(), bytes.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (std::bit_cast<uint32_t>(values[i]) ==
-        std::bit_cast<uint32_t>(expected[i])) {
+  const auto p = static_cast<size_t>(parameter);
+  const int32_t place = place_of_[static_cast<size_t>(ToInt(rank))][p];
+  if (place < 0) return;
+  const std::span<const std::byte> wanted =
+      optimizer_.parameter(static_cast<size_t>(place));
+  const DataType type = setup_.specs[p].dtype;
+  const size_t width = ByteWidth(type);
+  std::vector<float> got_floats(values.size() / width);
+  std::vector<float> wanted_floats(wanted.size() / width);
+  ToFloat(type, values.data(), got_floats);
+  ToFloat(type, wanted.data(), wanted_floats);
+  for (size_t i = 0; i < got_floats.size(); ++i) {
+    if (std::memcmp(values.data() + i * width, wanted.data() + i * width,
+                    width) == 0) {
       continue;
     }
     ++difference.different_count;
     const double distance =
-        std::abs(static_cast<double>(values[i]) - expected[i]);
+        std::abs(static_cast<double>(got_floats[i]) - wanted_floats[i]);
     // A NaN must not get lost in a comparison.
     difference.max_abs = std::isnan(distance)
                              ? std::numeric_limits<double>::quiet_NaN()

@@ -1,31 +1,42 @@
 // Holds a sharded run against the unsharded optimizer, bit for bit.
 //
 // Every rank hands over each gradient as autograd gave it. When all ranks have
-// handed over a step, the gradients are folded in plain loops, in the canonical
-// order (micro-batches, then ranks), and the unsharded optimizer takes the
-// step. Nothing passes through the plugin, the plan or the buckets under test.
+// handed over a step, the gradients are added up in plain loops, over
+// micro-batches and then over ranks and levels in the canonical order, and the
+// unsharded optimizer takes the step: for each place at which a parameter has
+// other values, a parameter of its own. Nothing passes through the plugin, the
+// plan or the buckets under test.
 //
 // Threads    Ranks call at once. The last rank of a step takes it, in
 //            `EndBackward`.
 // Memory     Copies of all gradients of the steps that are under way.
-// Errors     What the unsharded optimizer refuses; kept, and returned by every
-//            later call.
+// Errors     What the unsharded optimizer refuses, and a rank that scales its
+//            loss otherwise than the unsharded run does; kept, and returned by
+//            every later call.
 
 #ifndef TOOLS_TRAINER_VERIFY_H_
 #define TOOLS_TRAINER_VERIFY_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/runtime/runtime.h"
+#include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
+#include "optimizer/unsharded/gradient_places.h"
 #include "optimizer/unsharded/unsharded_optimizer.h"
+#include "topology/host_map.h"
+#include "topology/mesh.h"
+#include "topology/rank.h"
 
 namespace muonshard {
 
@@ -37,46 +48,64 @@ struct VerifyDifference {
 
 struct VerifySetup {
   std::vector<ParameterSpec> specs;
-  std::vector<std::vector<float>> initial_values;
+  Mesh mesh;
+  HostMap hosts = HostMap::FromHostIds({});
   OptimizerOptions options;
-  int32_t ranks = 1;
+  // Of a parameter on a rank, in its type.
+  std::function<std::vector<std::byte>(Rank rank, int32_t parameter)>
+      first_values;
   double clip_norm = 0;
+  std::optional<GradScalerOptions> scaler;  // Absent: losses are not scaled.
 };
 
 class Verifier {
  public:
-  // All ranks hold different data: each divides by their number.
   static absl::StatusOr<std::unique_ptr<Verifier>> Create(Runtime& runtime,
                                                           VerifySetup setup);
 
-  // The gradient of one backward alone, in the order of micro-batches.
-  void Deposit(int32_t rank, int64_t step, int32_t parameter,
-               std::span<const float> gradient);
+  // The gradient of one backward alone, in its type, in the order of
+  // micro-batches.
+  void Deposit(Rank rank, int64_t step, int32_t parameter,
+               std::span<const std::byte> gradient);
 
-  // `rank` has deposited all of `step`. Steps end in order on every rank.
-  absl::Status EndBackward(int32_t rank, int64_t step);
+  // `rank` has deposited all of `step`, of a loss times `loss_scale`. Steps end
+  // in order on every rank.
+  absl::Status EndBackward(Rank rank, int64_t step, double loss_scale);
 
-  // Between `values` and the unsharded optimizer's parameter, after the same
-  // number of steps; added to `difference`.
-  void Compare(int32_t parameter, std::span<const float> values,
+  // Between `values` on `rank` and the unsharded optimizer's parameter, after
+  // the same number of steps; added to `difference`.
+  void Compare(Rank rank, int32_t parameter, std::span<const std::byte> values,
                VerifyDifference& difference) const;
 
  private:
-  // Of one step: by rank and parameter, summed over micro-batches.
-  struct StepGradients {
-    std::vector<std::vector<std::vector<float>>> sums;
+  // Of one step and rank.
+  struct OfRank {
+    // By parameter, summed over micro-batches; empty where there is none.
+    std::vector<std::vector<std::byte>> sums;
+    double loss_scale = 1;
+  };
+  struct OfStep {
+    std::vector<OfRank> ranks;
     int32_t ranks_done = 0;
   };
 
-  Verifier(Runtime& runtime, VerifySetup setup, UnshardedOptimizer optimizer);
-  StepGradients& OfStep(int64_t step);
-  absl::Status TakeStep(const StepGradients& gradients);
+  Verifier(Runtime& runtime, VerifySetup setup,
+           std::vector<GradientPlace> places, UnshardedOptimizer optimizer,
+           GradScaler scaler);
+  // The next three hold mutex_.
+  OfStep& At(int64_t step);
+  absl::Status CheckScales(const OfStep& of_step) const;
+  absl::Status TakeStep(const OfStep& of_step);
 
   const VerifySetup setup_;
+  const std::vector<GradientPlace> places_;
+  // [rank][parameter]: index of a place; -1 where the parameter is not.
+  std::vector<std::vector<int32_t>> place_of_;
   const std::unique_ptr<Mutex> mutex_;
   // Guarded by `mutex_`.
-  std::map<int64_t, StepGradients> steps_;
+  std::map<int64_t, OfStep> steps_;
   UnshardedOptimizer optimizer_;
+  GradScaler scaler_;
   absl::Status status_;
 };
 
