@@ -25,6 +25,7 @@ Plan TwoParameterPlan(AbsentGradient absent) {
   ParameterSpec expert = dense;
   expert.name = "expert";
   expert.roles["ep"] = AxisRole::kDistinct;
+  expert.schedule = "experts";
   const Mesh mesh = *Mesh::Parse("data=2,ep=2");
   return *Plan::Create({dense, expert}, mesh,
                        HostMap::FromHostIds({"a", "a", "a", "a"}), {});
@@ -90,6 +91,41 @@ TEST(ControlVectorTest, AClipNormBelowTheNormScalesDown) {
   EXPECT_EQ(ballot.DecisionOf(0).outcome.clip_factor, 1 / (4.0 + 1e-6));
 }
 
+TEST(ControlVectorTest, TheLossScaleDividesTheNormAndTheGradients) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  for (ControlInput& input : ballot.inputs) {
+    input.options.clip_norm = 0.25;
+    input.options.loss_scale = 8;
+  }
+  const StepDecision decision = ballot.DecisionOf(1);
+  EXPECT_EQ(decision.outcome.gradient_norm, 0.5);
+  EXPECT_EQ(decision.outcome.clip_factor, 0.25 / (0.5 + 1e-6));
+  EXPECT_EQ(decision.gradient_factor, decision.outcome.clip_factor / 8);
+}
+
+TEST(ControlVectorTest, GoodGradientsThatDividedExceedF32AreAnError) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  for (ControlInput& input : ballot.inputs) {
+    input.squared_norm.Add(1e60);
+    input.options.loss_scale = 0x1p-30;
+  }
+  const StepDecision decision = ballot.DecisionOf(3);
+  EXPECT_THAT(decision.status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "want gradients that f32 holds after the loss scale"));
+  EXPECT_FALSE(decision.outcome.updated);
+  for (ControlInput& input : ballot.inputs) input.options.clip_norm = 1;
+  EXPECT_TRUE(ballot.DecisionOf(3).outcome.updated);
+  // What is found not to be finite is skipped, as ever.
+  for (ControlInput& input : ballot.inputs) {
+    input.options.clip_norm = 0;
+    input.non_finite_count = 1;
+  }
+  EXPECT_THAT(ballot.DecisionOf(3).status, IsOk());
+}
+
 TEST(ControlVectorTest, EveryFactThatDiffersIsNamed) {
   const Plan plan = TwoParameterPlan(AbsentGradient::kError);
   const auto expect = [&](auto change, const char* name) {
@@ -109,6 +145,9 @@ TEST(ControlVectorTest, EveryFactThatDiffersIsNamed) {
          "muon_learning_rate");
   expect([](ControlInput& i) { i.options.adamw_learning_rate = 0.03; },
          "adamw_learning_rate");
+  expect([](ControlInput& i) { i.options.loss_scale = 2; }, "loss_scale");
+  expect([](ControlInput& i) { i.options.schedule_factors["experts"] = 0.5; },
+         "schedule_factors[\"experts\"]");
 }
 
 TEST(ControlVectorTest, TheFirstFailureByParameterThenRankIsNamed) {
@@ -205,6 +244,10 @@ TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {
         ballot.DecisionOf(0).status,
         StatusIs(absl::StatusCode::kInvalidArgument, "rank 2 gave " + text));
   };
+  options.schedule_factors["xperts"] = 1;
+  expect("the factor of a schedule that no parameter has");
+  options.schedule_factors["experts"] = -0.5;
+  expect("schedule_factors[\"experts\"] out of range; want it finite and >= 0");
   options.loss_scale = infinity;
   expect("loss_scale out of range; want it in [1.17549e-38, 3.40282e+38]");
   options.adamw_learning_rate = infinity;

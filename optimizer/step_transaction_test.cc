@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "optimizer/sharded_optimizer.h"
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
@@ -231,12 +232,32 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
   not_a_number.muon_learning_rate = nan;
   StepOptions negative;
   negative.clip_norm = -1;
+  StepOptions scale;
+  scale.loss_scale = 2;
+  StepOptions no_scale;
+  no_scale.loss_scale = 0;
+  StepOptions schedule;
+  schedule.schedule_factors["body"] = 0.5;
+  StepOptions bad_schedule;
+  bad_schedule.schedule_factors["body"] = nan;
+  StepOptions unknown_schedule;
+  unknown_schedule.schedule_factors["boy"] = 1;
+  ShardedCase with_schedule = SmallCase();
+  with_schedule.specs[1].schedule = "body";
   for (const StepOptionsCase& options : std::vector<StepOptionsCase>{
            {clip, "the clip_norm is not the same on all ranks"},
            {muon, "the muon_learning_rate is not the same on all ranks"},
            {adamw, "the adamw_learning_rate is not the same on all ranks"},
            {not_a_number, "rank 1 gave muon_learning_rate out of range"},
-           {negative, "rank 1 gave clip_norm out of range"}}) {
+           {negative, "rank 1 gave clip_norm out of range"},
+           {scale, "the loss_scale is not the same on all ranks"},
+           {no_scale, "rank 1 gave loss_scale out of range"},
+           {schedule,
+            "the schedule_factors[\"body\"] is not the same on all ranks"},
+           {bad_schedule,
+            "rank 1 gave schedule_factors[\"body\"] out of range"},
+           {unknown_schedule,
+            "rank 1 gave the factor of a schedule that no parameter has"}}) {
     ExpectNothingChanged(
         AllOf(::testing::Not(IsOk()),
               ::testing::ResultOf(
@@ -251,8 +272,28 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
                 optimizer, IsCulprit(world) ? options.culprit : StepOptions());
           }
           return s.ok() ? optimizer.Synchronize() : s;
-        });
+        },
+        with_schedule);
   }
+}
+
+TEST_P(StepTransactionTest, TheRankThatGaveABadOptionIsToldWhatItGave) {
+  StepOptions unknown;
+  unknown.schedule_factors["boy"] = 1;
+  const auto take = [&](const ShardedCase& sharded, Collective& world,
+                        ShardedOptimizer& optimizer) {
+    absl::Status s = optimizer.BeginStep(1);
+    if (s.ok()) s = CheckInAll(sharded, world.rank(), optimizer);
+    if (s.ok()) {
+      s = FinishAndStep(optimizer, IsCulprit(world) ? unknown : StepOptions());
+    }
+    if (s.ok()) s = optimizer.Synchronize();
+    const bool told = absl::StrContains(s.message(), "schedule \"boy\"");
+    EXPECT_EQ(told, IsCulprit(world)) << s;
+    return s;
+  };
+  ExpectNothingChanged(StatusIs(absl::StatusCode::kInvalidArgument, "rank 1"),
+                       take);
 }
 
 TEST_P(StepTransactionTest, MicroBatchesThatDifferOnOneRankFailTheStepOnAll) {

@@ -69,6 +69,42 @@ TEST(GlobalNormTest, IsTheRootOfTheSum) {
   EXPECT_EQ(GlobalNorm(ExactSum()), 0);
 }
 
+TEST(GlobalNormTest, IsDividedByTheLossScaleAfterTheRoot) {
+  const float values[] = {3, 4};
+  ExactSum squares;
+  AddSquares(DataType::kF32, values, 2, squares);
+  EXPECT_EQ(GlobalNorm(squares, 4), 1.25);
+  EXPECT_EQ(GlobalNorm(squares, 3), 5.0 / 3);
+}
+
+TEST(GlobalNormTest, APowerOfTwoInAndOutIsExact) {
+  std::vector<float> values = Gradients(1000);
+  ExactSum plain;
+  AddSquares(DataType::kF32, values.data(), 1000, plain);
+  for (const int exponent : {-60, 7, 120}) {
+    std::vector<float> scaled = values;
+    for (float& value : scaled) value = std::ldexp(value, exponent);
+    ExactSum squares;
+    AddSquares(DataType::kF32, scaled.data(), 1000, squares);
+    EXPECT_EQ(GlobalNorm(squares, std::ldexp(1.0, exponent)),
+              GlobalNorm(plain));
+  }
+}
+
+TEST(GradientFactorTest, IsTheClipFactorOverTheLossScale) {
+  EXPECT_EQ(GradientFactor(0.75, 1), 0.75);
+  EXPECT_EQ(GradientFactor(0.75, 3), 0.25);
+}
+
+TEST(MayOverflowTest, OnlyAFactorAboveOneCanExceedF32) {
+  EXPECT_FALSE(MayOverflow(1e39, 1, 1));
+  EXPECT_FALSE(MayOverflow(1e39, 1, 65536));
+  EXPECT_TRUE(MayOverflow(1e39, 1, 0.5));
+  EXPECT_FALSE(MayOverflow(3e38, 1, 0.5));
+  // The clip brings it back.
+  EXPECT_FALSE(MayOverflow(1e39, 0.01, 1e-6));
+}
+
 TEST(ClipFactorTest, ScalesDownToTheLimitAndNeverUp) {
   EXPECT_EQ(ClipFactor(10, 0), 1);
   EXPECT_EQ(ClipFactor(1, 2), 1);

@@ -4,7 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -45,6 +51,12 @@ class Gradients {
       rank.push_back(kept_.back().data());
     }
     local_.groups.back().push_back(rank);
+    return *this;
+  }
+  Gradients& Lanes(std::vector<int32_t> group_lanes,
+                   int32_t replica_lanes = 0) {
+    local_.group_lanes = std::move(group_lanes);
+    local_.replica_lanes = replica_lanes;
     return *this;
   }
   const LocalGradients& local() const { return local_; }
@@ -143,6 +155,98 @@ TEST(FoldGradientsTest, ReplicasOfOneRankEachKeepTheirValuesInTheFirstLevel) {
               ElementsAre(4));
 }
 
+TEST(FoldGradientsTest, LanesOfAHostAreFoldedBeforeTheHosts) {
+  Gradients gradients(DataType::kF32);
+  gradients.Group().Rank({{1e8f}}).Rank({{1}}).Rank({{-1e8f}}).Rank({{1}});
+  const ParameterSpec spec = Spec(1, DataType::kF32, kCopyLast);
+  // Flat, the first 1 is lost and the second is not.
+  for (const int32_t flat : {0, 1, 4}) {
+    EXPECT_THAT(Fold(spec, gradients.Lanes({flat}), 1), ElementsAre(1));
+  }
+  EXPECT_THAT(Fold(spec, gradients.Lanes({}), 1), ElementsAre(1));
+  EXPECT_THAT(Fold(spec, gradients.Lanes({2}), 1), ElementsAre(0));
+}
+
+TEST(FoldGradientsTest, F32LanesAreNotScaled) {
+  Gradients gradients(DataType::kF32);
+  gradients.Group().Rank({{1}}).Rank({{4}}).Rank({{5}}).Rank({{7}}).Lanes({2});
+  // Were 1/6 split over the levels, 17 would be rounded otherwise.
+  EXPECT_THAT(Fold(Spec(1, DataType::kF32, kCopyLast), gradients, 6),
+              ElementsAre(17.0f * static_cast<float>(1.0 / 6)));
+}
+
+TEST(FoldGradientsTest, NarrowLanesDivideByTheirNumberAndAreRounded) {
+  Gradients large(DataType::kF16);
+  large.Group().Lanes({2});
+  for (int rank = 0; rank < 4; ++rank) large.Rank({{60000}});
+  // No level's sum fits f16, and the mean does.
+  const ParameterSpec half = Spec(1, DataType::kF16, kCopyLast);
+  EXPECT_THAT(Fold(half, large, 4), ElementsAre(60000));
+  EXPECT_THAT(Fold(half, large, 8), ElementsAre(30000));
+
+  const float unit = std::ldexp(1.0f, -7);
+  Gradients ties(DataType::kBF16);
+  ties.Group().Rank({{1}}).Rank({{1 + unit}}).Rank({{1 + unit}});
+  ties.Rank({{1 + unit}}).Lanes({2});
+  // As EachNarrowLevelIsRounded has it for replicas.
+  const ParameterSpec brain = Spec(1, DataType::kBF16, kCopyLast);
+  EXPECT_THAT(Fold(brain, ties, 4), ElementsAre(1));
+  EXPECT_THAT(Fold(brain, ties.Lanes({0}), 4), ElementsAre(1 + unit));
+}
+
+TEST(FoldGradientsTest, BothCallsMayHaveTwoLevelsEach) {
+  // Four groups of four ranks, two lanes each way: sixteen values, which are
+  // rounded after every pair.
+  const DataType type = DataType::kBF16;
+  Gradients gradients(type);
+  std::vector<float> pairs;
+  for (int group = 0; group < 4; ++group) {
+    gradients.Group();
+    for (int rank = 0; rank < 4; ++rank) {
+      pairs.push_back(1 + static_cast<float>(group * 29 + rank * 7) / 128);
+      gradients.Rank({{pairs.back()}});
+    }
+  }
+  gradients.Lanes({2, 2, 2, 2}, 2);
+  const auto rounded = [&](float value) {
+    std::byte bytes[2];
+    FromFloat(type, std::span(&value, 1), bytes);
+    ToFloat(type, bytes, std::span(&value, 1));
+    return value;
+  };
+  // The divisor 48: the last pair takes what 2, 2 and 2 leave of it.
+  const float last = static_cast<float>(4.0 / 48 * 2);
+  for (const float scale : {0.5f, 0.5f, 0.5f, last}) {
+    std::vector<float> sums;
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+      sums.push_back(rounded((pairs[i] + pairs[i + 1]) * scale));
+    }
+    pairs = sums;
+  }
+  EXPECT_THAT(Fold(Spec(1, type, kCopyLast), gradients, 48),
+              ElementsAre(pairs[0]));
+}
+
+TEST(FoldGradientsTest, GroupsMayHaveLanesOfTheirOwn) {
+  Gradients gradients(DataType::kF32);
+  gradients.Group().Rank({{1e8f}}).Rank({{1}}).Rank({{-1e8f}}).Rank({{1}});
+  gradients.Group().Rank({{1e8f}}).Rank({{1}}).Rank({{-1e8f}}).Rank({{1}});
+  EXPECT_THAT(
+      Fold(Spec(1, DataType::kF32, kCopyLast), gradients.Lanes({2, 0}), 1),
+      ElementsAre(1));
+}
+
+TEST(FoldGradientsTest, CheckInsOfAnyNumberAreAdded) {
+  // As those of a weight that several sub-graphs use, once in each.
+  for (const GradientMode mode :
+       {GradientMode::kView, GradientMode::kAccumulate}) {
+    Gradients gradients(DataType::kF32);
+    gradients.Group().Rank({{1}, {2}, {3}}).Rank({{4}});
+    EXPECT_THAT(Fold(Spec(1, DataType::kF32, mode), gradients, 2),
+                ElementsAre(5));
+  }
+}
+
 TEST(FoldGradientsTest, AccumulatedMicroBatchesOfAnyTypeAreAddedInF32) {
   const float half = std::ldexp(1.0f, -8);
   for (const DataType type :
@@ -212,6 +316,16 @@ TEST(FoldGradientsTest, WhatDoesNotFitIsRefused) {
   Gradients empty(DataType::kF32);
   empty.Group();
   ExpectInvalid(spec, empty, 1, "got 0 and 0");
+
+  Gradients lanes(DataType::kF32);
+  lanes.Group().Rank({{1}}).Rank({{1}}).Rank({{1}}).Rank({{1}});
+  ExpectInvalid(spec, lanes.Lanes({3}), 1,
+                "group lanes that divide 4 ranks, got 3");
+  ExpectInvalid(spec, lanes.Lanes({-1}), 1, "got -1");
+  ExpectInvalid(spec, lanes.Lanes({2, 2}), 1,
+                "the lanes of 1 shard groups, got 2");
+  ExpectInvalid(spec, lanes.Lanes({}, 2), 1,
+                "replica lanes that divide 1 shard groups, got 2");
 
   Gradients several(DataType::kF32);
   several.Group().Rank({{1}, {1}});
