@@ -46,7 +46,7 @@ double SumOfSquares(const Values& x) {
 }
 
 // The sum over ranks and micro-batches, divided; empty if there is none.
-Values Average(const ReferenceGradients& gradients, int64_t divisor) {
+Values Average(const ReferenceGradients& gradients, double divisor) {
   Values sum;
   for (const auto& rank : gradients) {
     for (const Values& micro_batch : rank) {
@@ -54,8 +54,20 @@ Values Average(const ReferenceGradients& gradients, int64_t divisor) {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += micro_batch[i];
     }
   }
-  for (double& value : sum) value /= static_cast<double>(divisor);
+  for (double& value : sum) value /= divisor;
   return sum;
+}
+
+// The learning rate of one parameter in one step.
+double Rate(const ParameterSpec& spec, const OptimizerOptions& options,
+            const StepOptions& step) {
+  double rate =
+      spec.rule == Rule::kMuon
+          ? step.muon_learning_rate.value_or(options.muon.learning_rate)
+          : step.adamw_learning_rate.value_or(options.adamw.learning_rate);
+  const auto factor = step.schedule_factors.find(spec.schedule);
+  if (factor != step.schedule_factors.end()) rate *= factor->second;
+  return rate * spec.learning_rate_scale;
 }
 
 double Scale(MuonScale scale, int64_t fan_out, int64_t fan_in) {
@@ -142,11 +154,13 @@ ReferenceOptimizer::ReferenceOptimizer(std::vector<ParameterSpec> specs,
 }
 
 absl::StatusOr<ReferenceOutcome> ReferenceOptimizer::Step(
-    const std::vector<ReferenceGradients>& gradients, double clip_norm) {
+    const std::vector<ReferenceGradients>& gradients,
+    const StepOptions& options) {
   std::vector<Values> averages;
   double squares = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    averages.push_back(Average(gradients[i], divisors_[i]));
+    averages.push_back(Average(
+        gradients[i], static_cast<double>(divisors_[i]) * options.loss_scale));
     if (averages[i].empty()) {
       if (specs_[i].absent_gradient == AbsentGradient::kError) {
         return absl::FailedPreconditionError(absl::StrCat(
@@ -161,26 +175,27 @@ absl::StatusOr<ReferenceOutcome> ReferenceOptimizer::Step(
   if (!std::isfinite(squares)) return ReferenceOutcome{};
 
   const double norm = std::sqrt(squares);
-  const double clip =
-      clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+  const double clip = options.clip_norm > 0
+                          ? std::min(1.0, options.clip_norm / (norm + 1e-6))
+                          : 1.0;
   for (size_t i = 0; i < specs_.size(); ++i) {
     if (averages[i].empty()) continue;
     for (double& value : averages[i]) value *= clip;
     ++parameters_[i].steps;
+    const double rate = Rate(specs_[i], options_, options);
     if (specs_[i].rule == Rule::kMuon) {
-      UpdateMuon(specs_[i], averages[i], parameters_[i]);
+      UpdateMuon(specs_[i], rate, averages[i], parameters_[i]);
     } else {
-      UpdateAdamW(specs_[i], averages[i], parameters_[i]);
+      UpdateAdamW(specs_[i], rate, averages[i], parameters_[i]);
     }
   }
   return ReferenceOutcome{.updated = true, .gradient_norm = norm};
 }
 
-void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec,
+void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec, double rate,
                                     const Values& gradient,
                                     Parameter& parameter) {
   const MuonOptions& muon = options_.muon;
-  const double rate = muon.learning_rate * spec.learning_rate_scale;
   const double decay = spec.weight_decay ? muon.weight_decay : 0;
   Values direction(gradient.size());
   for (size_t i = 0; i < gradient.size(); ++i) {
@@ -213,11 +228,10 @@ void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec,
   });
 }
 
-void ReferenceOptimizer::UpdateAdamW(const ParameterSpec& spec,
+void ReferenceOptimizer::UpdateAdamW(const ParameterSpec& spec, double rate,
                                      const Values& gradient,
                                      Parameter& parameter) {
   const AdamWOptions& adamw = options_.adamw;
-  const double rate = adamw.learning_rate * spec.learning_rate_scale;
   const double decay = spec.weight_decay ? adamw.weight_decay : 0;
   const double step = static_cast<double>(parameter.steps);
   for (size_t i = 0; i < gradient.size(); ++i) {

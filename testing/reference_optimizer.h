@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
+#include "optimizer/step_options.h"
 
 namespace muonshard::testing {
 
@@ -45,12 +46,17 @@ class ReferenceOptimizer {
                      std::vector<int64_t> divisors,
                      std::vector<std::vector<double>> parameters);
 
-  // Sums each parameter's gradients, divides by its divisor, clips by the
-  // global norm if `clip_norm` > 0, and updates. Non-finite gradients change
-  // nothing. kFailedPrecondition names a parameter whose gradient is absent
-  // and must not be.
+  // Sums each parameter's gradients, divides by its divisor and the loss scale,
+  // clips by the global norm if `clip_norm` > 0, and updates. Non-finite
+  // gradients change nothing. kFailedPrecondition names a parameter whose
+  // gradient is absent and must not be.
   absl::StatusOr<ReferenceOutcome> Step(
-      const std::vector<ReferenceGradients>& gradients, double clip_norm);
+      const std::vector<ReferenceGradients>& gradients,
+      const StepOptions& options);
+  absl::StatusOr<ReferenceOutcome> Step(
+      const std::vector<ReferenceGradients>& gradients, double clip_norm) {
+    return Step(gradients, StepOptions{.clip_norm = clip_norm});
+  }
 
   const std::vector<double>& parameter(size_t index) const {
     return parameters_[index].values;
@@ -64,9 +70,9 @@ class ReferenceOptimizer {
     int64_t steps = 0;
   };
 
-  void UpdateMuon(const ParameterSpec& spec,
+  void UpdateMuon(const ParameterSpec& spec, double rate,
                   const std::vector<double>& gradient, Parameter& parameter);
-  void UpdateAdamW(const ParameterSpec& spec,
+  void UpdateAdamW(const ParameterSpec& spec, double rate,
                    const std::vector<double>& gradient, Parameter& parameter);
 
   std::vector<ParameterSpec> specs_;

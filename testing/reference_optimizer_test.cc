@@ -145,6 +145,37 @@ TEST(ReferenceOptimizerTest, ClippingScalesTheGradientOfAMomentum) {
               Pointwise(DoubleNear(1e-6), {-0.6 / 1.6, -0.8 / 1.8}));
 }
 
+TEST(ReferenceOptimizerTest, TheLossScaleIsDividedOutBeforeNormAndClip) {
+  OptimizerOptions options;
+  ReferenceOptimizer plain({Vector("v", 2)}, options, {2}, {{1, 2}});
+  ReferenceOptimizer scaled({Vector("v", 2)}, options, {2}, {{1, 2}});
+  const StepOptions clip{.clip_norm = 0.5};
+  StepOptions clip_and_scale = clip;
+  clip_and_scale.loss_scale = 8;
+  const auto plain_outcome = plain.Step({{{{3, 4}}}}, clip);
+  const auto scaled_outcome = scaled.Step({{{{24, 32}}}}, clip_and_scale);
+  ASSERT_THAT(plain_outcome, IsOk());
+  ASSERT_THAT(scaled_outcome, IsOk());
+  EXPECT_EQ(plain_outcome->gradient_norm, 2.5);
+  EXPECT_EQ(scaled_outcome->gradient_norm, 2.5);
+  EXPECT_EQ(plain.parameter(0), scaled.parameter(0));
+}
+
+TEST(ReferenceOptimizerTest, AScheduleScalesTheRatesOfItsParameters) {
+  OptimizerOptions options;
+  options.adamw.weight_decay = 0;
+  ParameterSpec scheduled = Vector("scheduled", 1);
+  scheduled.schedule = "warm";
+  ReferenceOptimizer optimizer({scheduled, Vector("other", 1)}, options, {1, 1},
+                               {{0}, {0}});
+  StepOptions step;
+  step.adamw_learning_rate = 0.5;
+  step.schedule_factors["warm"] = 0.25;
+  ASSERT_THAT(optimizer.Step({{{{1}}}, {{{1}}}}, step), IsOk());
+  EXPECT_NEAR(optimizer.parameter(0)[0], -0.125, 1e-8);
+  EXPECT_NEAR(optimizer.parameter(1)[0], -0.5, 1e-8);
+}
+
 TEST(ReferenceOptimizerTest, AbsentGradientsAreAnErrorOrZerosOrSkipped) {
   ParameterSpec error = Vector("wanted", 1);
   ParameterSpec zeros = Vector("zeros", 1);
