@@ -11,6 +11,7 @@
 //             run of chunks; it starts at a multiple of 16 elements
 //   group     the ranks that vary over a bucket's shard axes, in (host, lane)
 //             order; "group rank" is a position in it
+//   spread    how the ranks of a group are spread over hosts
 //   segment   one group rank's part of a bucket: its units, then its runs, each
 //             in the order of the bucket's parameters; may be empty
 //   count     elements, and offsets are in elements
@@ -61,6 +62,10 @@ struct BucketClass {
   int32_t group_size = 1;  // Ranks over the shard axes.
   // Ranks over the replicate and partial axes where the parameters live.
   int32_t replica_size = 1;
+  // Groups are in rank order, and flat. So it is where the groups of duplicates
+  // lie unlike on their hosts: in (host, lane) order they would fold their
+  // gradients in unlike orders, to duplicates that are not the same.
+  bool in_rank_order = false;
 };
 
 // How the ranks of one group are spread. Flat if `hosts` or `lanes` is 1.
@@ -70,6 +75,15 @@ struct GroupLevels {
 
   bool hierarchical() const { return hosts > 1 && lanes > 1; }
   bool operator==(const GroupLevels&) const = default;
+};
+
+// Groups of one class that have the same spread, for the report.
+struct GroupSpread {
+  int32_t bucket_class = 0;
+  bool of_replicas = false;  // Of the groups of replicas; else of shards.
+  int32_t group_count = 0;
+  GroupLevels levels;
+  std::string flat_because;  // Empty if the groups are hierarchical.
 };
 
 struct Bucket {
@@ -86,19 +100,30 @@ struct Part {
   std::vector<int32_t> buckets;
 };
 
-// What the plan makes of one rank of the mesh.
+// Payload bytes that one rank sends in one step.
+struct WireBytes {
+  int64_t sent = 0;
+  int64_t across_hosts = 0;  // Of these.
+
+  bool operator==(const WireBytes&) const = default;
+};
+
+// What the plan makes of one rank of the mesh. See wire_bytes.h for formulas.
 struct RankLoad {
   int64_t newton_schulz_flops = 0;  // Of its units, per step.
-  int64_t state_bytes = 0;          // Momentum and moments.
+  int64_t state_bytes = 0;          // Momentum, moments and masters.
   int64_t scratch_bytes = 0;  // Workspace of its unit that needs the most.
-  // Payload bytes this rank sends in one step, by the formulas of a direct
-  // algorithm: s_g (P - P_r) to reduce and s_p (N - 1) P_r to gather a bucket
-  // of P elements over N ranks, of which this one's segment has P_r.
+  int64_t buffer_bytes = 0;   // Of gradients and of new parameters.
+  // To reduce and to gather buckets, and to all-reduce own segments over
+  // replicas, at the levels of the plan.
   int64_t reduce_bytes = 0;
   int64_t gather_bytes = 0;
-  // To all-reduce own segments over R replicas: s_g (P_r - P_rk + (R - 1) P_rk)
-  // where replica k of R has P_rk of the segment, an even cut.
   int64_t replicate_bytes = 0;
+  // All three together: as planned, and what they would be if every group were
+  // flat, by a direct algorithm and by a ring.
+  WireBytes planned;
+  WireBytes flat_direct;
+  WireBytes flat_ring;
 };
 
 }  // namespace muonshard

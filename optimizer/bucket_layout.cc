@@ -44,10 +44,16 @@ std::vector<Bucket> FillBuckets(const std::vector<ParameterSpec>& specs,
   }
   for (OpenBucket& last : open) close(last);
   // A backward pass completes a bucket with the first registered of its
-  // parameters.
-  std::sort(closed.begin(), closed.end(), [](const Bucket& a, const Bucket& b) {
-    return a.parameters.back() > b.parameters.back();
-  });
+  // parameters; Finish completes those that are for it alone.
+  const auto launch_key = [&classification](const Bucket& bucket) {
+    const size_t c = static_cast<size_t>(bucket.bucket_class);
+    return std::pair(classification.classes[c].sync_only,
+                     -bucket.parameters.back());
+  };
+  std::sort(closed.begin(), closed.end(),
+            [&launch_key](const Bucket& a, const Bucket& b) {
+              return launch_key(a) < launch_key(b);
+            });
   return closed;
 }
 

@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "optimizer/bucket.h"
 #include "optimizer/classification.h"
 #include "optimizer/parameter_spec.h"
-#include "optimizer/plan.h"
 #include "optimizer/unit.h"
 
 namespace muonshard {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <unordered_set>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -130,20 +131,92 @@ absl::Status ValidateDataType(const ParameterSpec& spec,
 }
 
 absl::Status ValidateRoles(const ParameterSpec& spec, const Mesh& mesh) {
+  bool is_cut = false;
   for (const auto& [axis, role] : spec.roles) {
     if (const auto index = mesh.AxisIndex(axis); !index.ok()) {
       return Invalid(spec, "roles: ", index.status().message());
     }
-    if (role != AxisRole::kShard && role != AxisRole::kReplicate &&
-        role != AxisRole::kDistinct) {
-      return absl::UnimplementedError(
-          absl::StrCat("role ", AxisRoleName(role), " of parameter \"",
-                       absl::CEscape(spec.name), "\" over axis \"", axis,
-                       "\" is not supported; want shard, replicate or "
-                       "distinct"));
+    if (role > AxisRole::kSlice) {
+      return Invalid(spec, "roles: want one of the six roles over axis \"",
+                     axis, "\", got ", static_cast<int>(role));
+    }
+    if (role != AxisRole::kSlice) continue;
+    is_cut = true;
+    if (spec.rule == Rule::kMuon && !spec.blockwise) {
+      return Invalid(spec, "roles: slice over axis \"", axis,
+                     "\" cuts a muon matrix, whose slices are then "
+                     "orthogonalized each by itself; want blockwise to say so, "
+                     "or another role");
+    }
+  }
+  if (spec.blockwise && spec.rule != Rule::kMuon) {
+    return Invalid(spec, "blockwise: want it of a muon parameter only, got ",
+                   RuleName(spec.rule));
+  }
+  if (spec.blockwise && !is_cut) {
+    return Invalid(spec,
+                   "blockwise: want an axis over which the parameter is slice, "
+                   "got none");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCoordinates(const ParameterSpec& spec, const Mesh& mesh) {
+  for (const auto& [axis, at] : spec.coordinates) {
+    const absl::StatusOr<int> index = mesh.AxisIndex(axis);
+    if (!index.ok()) {
+      return Invalid(spec, "coordinates: ", index.status().message());
+    }
+    const AxisRole role = RoleOver(spec, axis);
+    if (role != AxisRole::kDistinct && role != AxisRole::kPartial) {
+      return Invalid(spec, "coordinates: want axis \"", axis,
+                     "\" to be distinct or partial, got ", AxisRoleName(role));
+    }
+    const int32_t degree = mesh.axes()[static_cast<size_t>(*index)].degree;
+    int32_t least = 0;
+    for (const int32_t coordinate : at) {
+      if (coordinate < least || coordinate >= degree) {
+        return Invalid(spec, "coordinates: want ascending ones in [0, ", degree,
+                       ") of axis \"", axis, "\", got [",
+                       absl::StrJoin(at, ","), "]");
+      }
+      least = coordinate + 1;
+    }
+    if (at.empty()) {
+      return Invalid(spec, "coordinates: want at least one of axis \"", axis,
+                     "\", got []");
     }
   }
   return absl::OkStatus();
+}
+
+bool IsAveraged(AxisRole role) {
+  return role == AxisRole::kShard || role == AxisRole::kReplicate;
+}
+
+bool WantsSameData(AxisRole role) {
+  return role == AxisRole::kDuplicate || role == AxisRole::kPartial ||
+         role == AxisRole::kSlice;
+}
+
+// Over one axis all ranks have the same data, or all have their own.
+absl::Status ValidateDataOf(const MeshAxis& axis,
+                            const std::vector<ParameterSpec>& specs) {
+  const ParameterSpec* averaged = nullptr;
+  const ParameterSpec* same = nullptr;
+  for (const ParameterSpec& spec : specs) {
+    const AxisRole role = RoleOver(spec, axis.name);
+    if (averaged == nullptr && IsAveraged(role)) averaged = &spec;
+    if (same == nullptr && WantsSameData(role)) same = &spec;
+  }
+  if (averaged == nullptr || same == nullptr) return absl::OkStatus();
+  return Invalid(
+      *same, "roles: ", AxisRoleName(RoleOver(*same, axis.name)),
+      " over axis \"", axis.name, "\" says that its ranks have the same data, ",
+      "but parameter \"", absl::CEscape(averaged->name), "\" is ",
+      AxisRoleName(RoleOver(*averaged, axis.name)), " over it",
+      averaged->roles.count(axis.name) > 0 ? "" : ", as one that is not listed",
+      ", which says that they have not");
 }
 
 }  // namespace
@@ -267,7 +340,8 @@ absl::Status Validate(const ParameterSpec& spec, const Mesh& mesh) {
     return Invalid(spec, "learning_rate_scale: want finite and > 0, got ",
                    spec.learning_rate_scale);
   }
-  return ValidateRoles(spec, mesh);
+  if (absl::Status s = ValidateRoles(spec, mesh); !s.ok()) return s;
+  return ValidateCoordinates(spec, mesh);
 }
 
 absl::Status ValidateAll(const std::vector<ParameterSpec>& specs,
@@ -278,6 +352,9 @@ absl::Status ValidateAll(const std::vector<ParameterSpec>& specs,
     if (!names.insert(spec.name).second) {
       return Invalid(spec, "name: want each name once, got it twice");
     }
+  }
+  for (const MeshAxis& axis : mesh.axes()) {
+    if (absl::Status s = ValidateDataOf(axis, specs); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

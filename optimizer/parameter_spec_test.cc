@@ -211,22 +211,119 @@ TEST(ParameterSpecTest, ARoleOverAnAxisThatTheMeshLacksIsAnError) {
   ExpectInvalid(spec, "parameter \"w\": roles: no mesh axis \"ep\"");
 }
 
-TEST(ParameterSpecTest, RolesThatAreNotCarriedOutAreUnimplemented) {
-  ParameterSpec spec = Muon({2, 3});
+TEST(ParameterSpecTest, EachOfTheSixRolesIsTaken) {
   for (const AxisRole role :
-       {AxisRole::kShard, AxisRole::kReplicate, AxisRole::kDistinct}) {
+       {AxisRole::kShard, AxisRole::kReplicate, AxisRole::kDistinct,
+        AxisRole::kDuplicate, AxisRole::kPartial, AxisRole::kSlice}) {
+    ParameterSpec spec = AdamW({6});
     spec.roles = {{"tp", role}};
     ExpectValid(spec);
   }
-  for (const AxisRole role :
-       {AxisRole::kDuplicate, AxisRole::kPartial, AxisRole::kSlice}) {
+  ParameterSpec spec = AdamW({6});
+  spec.roles = {{"tp", static_cast<AxisRole>(6)}};
+  ExpectInvalid(spec,
+                "parameter \"v\": roles: want one of the six roles over axis "
+                "\"tp\", got 6");
+}
+
+TEST(ParameterSpecTest, AMuonMatrixIsCutOnlyIfThatIsAskedForByName) {
+  ParameterSpec spec = Muon({2, 3});
+  spec.roles = {{"tp", AxisRole::kSlice}};
+  ExpectInvalid(spec,
+                "parameter \"w\": roles: slice over axis \"tp\" cuts a muon "
+                "matrix");
+  spec.blockwise = true;
+  ExpectValid(spec);
+  spec.roles = {{"tp", AxisRole::kDistinct}};
+  ExpectInvalid(spec,
+                "blockwise: want an axis over which the parameter is "
+                "slice, got none");
+  ParameterSpec vector = AdamW({6});
+  vector.roles = {{"tp", AxisRole::kSlice}};
+  vector.blockwise = true;
+  ExpectInvalid(vector,
+                "blockwise: want it of a muon parameter only, got adamw");
+}
+
+TEST(ParameterSpecTest, CoordinatesAreAscendingAndOfTheAxis) {
+  for (const AxisRole role : {AxisRole::kDistinct, AxisRole::kPartial}) {
+    ParameterSpec spec = AdamW({6});
     spec.roles = {{"tp", role}};
-    const absl::Status status = Validate(spec, TestMesh());
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_EQ(std::string(status.message()),
-              "role " + std::string(AxisRoleName(role)) +
-                  " of parameter \"w\" over axis \"tp\" is not supported; want "
-                  "shard, replicate or distinct");
+    for (const std::vector<int32_t>& good :
+         {std::vector<int32_t>{0}, {3}, {0, 3}, {0, 1, 2, 3}}) {
+      spec.coordinates = {{"tp", good}};
+      ExpectValid(spec);
+    }
+    for (const std::vector<int32_t>& bad :
+         {std::vector<int32_t>{4}, {-1}, {1, 0}, {2, 2}, {0, 4}}) {
+      spec.coordinates = {{"tp", bad}};
+      ExpectInvalid(spec,
+                    "coordinates: want ascending ones in [0, 4) of axis "
+                    "\"tp\", got [");
+    }
+    spec.coordinates = {{"tp", {}}};
+    ExpectInvalid(spec,
+                  "coordinates: want at least one of axis \"tp\", got []");
+    spec.coordinates = {{"ep", {0}}};
+    ExpectInvalid(spec, "coordinates: no mesh axis \"ep\"");
+  }
+}
+
+TEST(ParameterSpecTest, OnlyDistinctAndPartialAxesHaveCoordinates) {
+  for (const AxisRole role : {AxisRole::kShard, AxisRole::kReplicate,
+                              AxisRole::kDuplicate, AxisRole::kSlice}) {
+    ParameterSpec spec = AdamW({6});
+    spec.roles = {{"tp", role}};
+    spec.coordinates = {{"tp", {0}}};
+    ExpectInvalid(spec,
+                  "coordinates: want axis \"tp\" to be distinct or "
+                  "partial, got " +
+                      std::string(AxisRoleName(role)));
+  }
+}
+
+TEST(ParameterSpecTest, ParametersLiveAtTheirCoordinates) {
+  const Mesh mesh = TestMesh();
+  ParameterSpec spec = AdamW({6});
+  EXPECT_TRUE(LivesOn(spec, mesh, Rank(5)));
+  spec.roles = {{"tp", AxisRole::kPartial}, {"dp", AxisRole::kDistinct}};
+  spec.coordinates = {{"tp", {0, 3}}, {"dp", {1}}};
+  std::vector<int32_t> at;
+  for (int32_t rank = 0; rank < mesh.size(); ++rank) {
+    if (LivesOn(spec, mesh, Rank(rank))) at.push_back(rank);
+  }
+  EXPECT_EQ(at, (std::vector<int32_t>{4, 7}));
+}
+
+// All parameters agree on whether the ranks along an axis have the same data.
+TEST(ParameterSpecTest, RolesThatContradictOneAnotherAreRefused) {
+  for (const AxisRole same :
+       {AxisRole::kDuplicate, AxisRole::kPartial, AxisRole::kSlice}) {
+    for (const AxisRole own : {AxisRole::kShard, AxisRole::kReplicate}) {
+      ParameterSpec one = AdamW({6});
+      one.roles = {{"tp", same}};
+      ParameterSpec other = Muon({2, 3});
+      other.roles = {{"tp", own}};
+      for (const auto& specs : {std::vector<ParameterSpec>{one, other},
+                                std::vector<ParameterSpec>{other, one}}) {
+        const absl::Status status = ValidateAll(specs, TestMesh());
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(std::string(status.message()),
+                  "parameter \"v\": roles: " + std::string(AxisRoleName(same)) +
+                      " over axis \"tp\" says that its ranks have the same "
+                      "data, but parameter \"w\" is " +
+                      std::string(AxisRoleName(own)) +
+                      " over it, which says that they have not");
+      }
+    }
+    ParameterSpec one = AdamW({6});
+    one.roles = {{"tp", same}};
+    EXPECT_THAT(
+        std::string(ValidateAll({one, Muon({2, 3})}, TestMesh()).message()),
+        HasSubstr("\"w\" is shard over it, as one that is not listed"));
+    ParameterSpec apart = Muon({2, 3});
+    apart.roles = {{"tp", AxisRole::kDistinct}};
+    EXPECT_TRUE(ValidateAll({one, apart}, TestMesh()).ok());
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "optimizer/bucket_layout.h"
 #include "optimizer/classification.h"
+#include "optimizer/group_levels.h"
 #include "optimizer/plan_lines.h"
 #include "optimizer/rank_load.h"
 #include "optimizer/shard_groups.h"
@@ -58,53 +59,63 @@ absl::StatusOr<Plan> Plan::Create(const std::vector<ParameterSpec>& specs,
   if (absl::Status s = CheckInputs(specs, mesh, hosts, options); !s.ok()) {
     return s;
   }
-  absl::StatusOr<std::vector<Unit>> units = ListUnits(specs, options.muon);
+  absl::StatusOr<std::vector<Unit>> units = ListUnits(specs, options);
   if (!units.ok()) return units.status();
-  const Classification classification = Classify(specs, mesh, hosts);
-  if (absl::Status s = AssignUnitOwners(
-          specs, classification, options.plan.rank_memory_bytes_max, *units);
+  const Hierarchy hierarchy = options.plan.hierarchy;
+  const Classification classification = Classify(specs, mesh, hosts, hierarchy);
+  absl::StatusOr<std::vector<GroupSpread>> spreads =
+      SpreadGroups(classification.classes, mesh, hosts, hierarchy);
+  if (!spreads.ok()) return spreads.status();
+  if (absl::Status s = AssignUnitOwners(specs, classification, options, *units);
       !s.ok()) {
     return s;
   }
   Plan plan;
   plan.mesh = mesh;
   plan.hosts = hosts;
+  plan.hierarchy = hierarchy;
   plan.specs = specs;
   plan.classes = classification.classes;
+  plan.spreads = *std::move(spreads);
   plan.divisors.assign(specs.size(), DivisorOf(plan.classes, mesh));
   plan.buckets = LayOutBuckets(specs, classification, *units,
                                options.plan.bucket_bytes_max);
   plan.parts = MakeParts(options.plan.buckets_per_part, plan.buckets);
-  MeasureLoads(classification, *units, plan);
+  MeasureLoads(classification, *units, options, plan);
   plan.lines = DescribePlan(plan, options);
   return plan;
 }
 
+bool Plan::LivesOn(int32_t bucket_class, Rank rank) const {
+  return muonshard::LivesOn(classes[static_cast<size_t>(bucket_class)], mesh,
+                            rank);
+}
+
 std::vector<Rank> Plan::GroupOf(int32_t bucket_class, Rank rank) const {
-  return OrderedGroup(
-      mesh, hosts, classes[static_cast<size_t>(bucket_class)].shard_axes, rank);
+  return ShardGroupOf(classes[static_cast<size_t>(bucket_class)], mesh, hosts,
+                      rank);
 }
 
 std::vector<Rank> Plan::ReplicasOf(int32_t bucket_class, Rank rank) const {
-  const BucketClass& made = classes[static_cast<size_t>(bucket_class)];
-  return OrderedReplicas(mesh, hosts,
-                         MakeShardGroups(mesh, hosts, made.shard_axes),
-                         made.replicate_axes, rank);
+  return ReplicaGroupOf(classes[static_cast<size_t>(bucket_class)], mesh, hosts,
+                        rank);
 }
 
 GroupLevels Plan::LevelsOfGroup(int32_t bucket_class, Rank rank) const {
-  return {1, static_cast<int32_t>(GroupOf(bucket_class, rank).size())};
+  return LevelsOf(classes[static_cast<size_t>(bucket_class)],
+                  GroupOf(bucket_class, rank), hosts, hierarchy);
 }
 
 GroupLevels Plan::LevelsOfReplicas(int32_t bucket_class, Rank rank) const {
-  return {1, static_cast<int32_t>(ReplicasOf(bucket_class, rank).size())};
+  return LevelsOf(classes[static_cast<size_t>(bucket_class)],
+                  ReplicasOf(bucket_class, rank), hosts, hierarchy);
 }
 
 bool Plan::CountsInNorm(int32_t bucket_class, Rank rank) const {
-  return ReplicasOf(bucket_class, rank).front() == rank;
+  const BucketClass& made = classes[static_cast<size_t>(bucket_class)];
+  return FirstDuplicate(made, mesh, rank) == rank &&
+         ReplicasOf(bucket_class, rank).front() == rank;
 }
-
-bool Plan::LivesOn(int32_t, Rank) const { return true; }
 
 uint64_t Plan::Fingerprint() const { return HashLines(lines); }
 

@@ -8,15 +8,18 @@
 // Result     The same inputs give the same plan on every rank and in every
 //            build. Owners depend on shapes, mesh, hosts and costs, never on
 //            the bucket size.
-// Balance    Units of equal shard axes are placed together and alike in all
-//            groups, onto the load that ranks carry already: largest groups
-//            first, or last if that is lighter. Chunks are dealt out evenly.
+// Balance    Units of equal shard axes that live on the same ranks are placed
+//            together and alike in all groups, onto the load that ranks carry
+//            already: largest groups first, or last if that is lighter. Chunks
+//            are dealt out evenly.
 // Order      Buckets are in launch order of their reductions: reverse
-//            registration order of the parameter that completes them. Parts
-//            are in update order: forward order.
+//            registration order of the parameter that completes them, and then
+//            likewise those that are for Finish alone. Parts are in update
+//            order: forward order.
 // Errors     kInvalidArgument names the parameter, axis or option;
 //            kResourceExhausted names the rank and the matrix when a memory
-//            cap cannot be kept; kUnimplemented is that of a ParameterSpec.
+//            cap cannot be kept; kFailedPrecondition the axes and hosts when
+//            Hierarchy::kOn cannot be.
 
 #ifndef OPTIMIZER_PLAN_H_
 #define OPTIMIZER_PLAN_H_
@@ -45,7 +48,8 @@ struct Plan {
   bool LivesOn(int32_t bucket_class, Rank rank) const;
   // The ranks of the group of `bucket_class` that `rank` is in, and those that
   // have the same segments over the replicate and partial axes, both in (host,
-  // lane) order. On unlike hosts, groups order equal coordinates unlike.
+  // lane) order, or in rank order where the class says so. On unlike hosts,
+  // groups order equal coordinates unlike.
   std::vector<Rank> GroupOf(int32_t bucket_class, Rank rank) const;
   std::vector<Rank> ReplicasOf(int32_t bucket_class, Rank rank) const;
   // How these two groups reduce and gather: in two levels, or flat where the
@@ -60,9 +64,9 @@ struct Plan {
   uint64_t Fingerprint() const;
 
   // max over ranks of the load divided by max(sum / N, c_1, c_N + c_(N+1)),
-  // the costs c of the units sorted downwards (over several choices of shard
-  // axes: of the worst, but for the sum); 1 when there is no unit. No plan of
-  // whole matrices can be below 1.
+  // the costs c of the units sorted downwards (over several kinds of groups: of
+  // the worst, but for the sum, which is of all ranks that groups join); 1 when
+  // there is no unit. No plan of whole matrices can be below 1.
   double imbalance() const { return imbalance_value; }
 
   // A table for a person: what is sharded how, owners, bytes, balance.
@@ -75,8 +79,9 @@ struct Plan {
   std::vector<BucketClass> classes;
   std::vector<Bucket> buckets;
   std::vector<Part> parts;
-  std::vector<int64_t> divisors;    // One per parameter.
-  std::vector<RankLoad> rank_load;  // One per rank of the mesh.
+  std::vector<int64_t> divisors;     // One per parameter.
+  std::vector<GroupSpread> spreads;  // Of groups of several ranks, by class.
+  std::vector<RankLoad> rank_load;   // One per rank of the mesh.
   double imbalance_value = 1;
   // No plan of whole matrices has a heaviest rank below this; in flops.
   int64_t whole_unit_bound = 0;

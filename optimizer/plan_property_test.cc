@@ -1,21 +1,19 @@
-// What holds of every plan, tried on random parameters, meshes and hosts.
+// What holds of every plan: of its buckets, segments and loads.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "collectives/data_type.h"
 #include "gtest/gtest.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
+#include "optimizer/random_plan_inputs.h"
 #include "topology/host_map.h"
 #include "topology/mesh.h"
 #include "topology/rank.h"
@@ -23,89 +21,24 @@
 namespace muonshard {
 namespace {
 
-class RandomInputs {
- public:
-  explicit RandomInputs(uint64_t seed) : random_(seed) {
-    mesh = *Mesh::Parse(Pick<std::string>(
-        {"", "dp=1", "dp=5", "dp=2,ep=3", "pp=2,dp=2,ep=2", "ep=4,dp=3"}));
-    std::vector<std::string> ids;
-    for (int32_t rank = 0; rank < mesh.size(); ++rank) {
-      ids.push_back(absl::StrCat("host", Below(3)));
-    }
-    hosts = HostMap::FromHostIds(ids);
-    const int64_t count = 1 + Below(20);
-    for (int64_t i = 0; i < count; ++i) {
-      specs.push_back(RandomSpec(absl::StrCat("p", i)));
-    }
-    options.plan.bucket_bytes_max =
-        Pick<int64_t>({1, 1000, 20000, int64_t{25} << 20});
-    options.plan.buckets_per_part = static_cast<int32_t>(Below(4));
-  }
-
-  Mesh mesh;
-  HostMap hosts;
-  std::vector<ParameterSpec> specs;
-  OptimizerOptions options;
-
- private:
-  int64_t Below(int64_t limit) {
-    return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit));
-  }
-
-  template <typename T>
-  T Pick(std::vector<T> choices) {
-    return choices[static_cast<size_t>(
-        Below(static_cast<int64_t>(choices.size())))];
-  }
-
-  int64_t Size() { return Pick<int64_t>({1, 2, 3, 16, 17, 1 + Below(70)}); }
-
-  ParameterSpec RandomSpec(std::string name) {
-    ParameterSpec spec;
-    spec.name = std::move(name);
-    spec.gradient_dtype = Pick<DataType>({DataType::kF32, DataType::kBF16});
-    spec.dtype = Pick<DataType>({DataType::kF32, DataType::kF16});
-    for (const MeshAxis& axis : mesh.axes()) {
-      spec.roles[axis.name] =
-          Pick<AxisRole>({AxisRole::kShard, AxisRole::kShard,
-                          AxisRole::kReplicate, AxisRole::kDistinct});
-    }
-    if (Below(2) == 0) {
-      spec.rule = Rule::kAdamW;
-      spec.shape = {Pick<int64_t>({1, 127, 128, 129, 1 + Below(5000)})};
-      return spec;
-    }
-    spec.rule = Rule::kMuon;
-    spec.shape = {Size(), Size()};
-    if (Below(3) == 0) spec.shape.insert(spec.shape.begin(), 1 + Below(4));
-    if (Below(3) == 0) AddBlocks(spec);
-    return spec;
-  }
-
-  void AddBlocks(ParameterSpec& spec) {
-    spec.blocks.dimension = static_cast<int32_t>(Below(2));
-    int64_t left = spec.shape[spec.shape.size() - 2 +
-                              static_cast<size_t>(spec.blocks.dimension)];
-    while (left > 0) {
-      const int64_t size = 1 + Below(left);
-      spec.blocks.sizes.push_back(size);
-      left -= size;
-    }
-  }
-
-  std::mt19937_64 random_;
-};
-
-Plan MakePlan(const RandomInputs& inputs) {
-  absl::StatusOr<Plan> plan =
-      Plan::Create(inputs.specs, inputs.mesh, inputs.hosts, inputs.options);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *std::move(plan) : Plan();
-}
-
 class PlanPropertyTest : public ::testing::TestWithParam<uint64_t> {
  protected:
-  RandomInputs inputs_{GetParam()};
+  void ExpectRolesOf(const BucketClass& bucket_class,
+                     const ParameterSpec& spec) const {
+    for (const MeshAxis& axis : inputs_.mesh.axes()) {
+      const AxisRole role = RoleOver(spec, axis.name);
+      EXPECT_EQ(Names(bucket_class.shard_axes, axis.name),
+                role == AxisRole::kShard);
+      EXPECT_EQ(Names(bucket_class.replicate_axes, axis.name),
+                role == AxisRole::kReplicate);
+      EXPECT_EQ(Names(bucket_class.partial_axes, axis.name),
+                role == AxisRole::kPartial);
+      EXPECT_EQ(Names(bucket_class.duplicate_axes, axis.name),
+                role == AxisRole::kDuplicate);
+    }
+  }
+
+  RandomPlanInputs inputs_{GetParam()};
   Plan plan_ = MakePlan(inputs_);
 };
 
@@ -198,9 +131,15 @@ TEST_P(PlanPropertyTest, RunsOfABucketDifferByAtMostOneChunk) {
 TEST_P(PlanPropertyTest, BucketsHaveOneClassAndKeepTheirLimit) {
   std::vector<int> seen(inputs_.specs.size(), 0);
   int32_t last_completing = static_cast<int32_t>(inputs_.specs.size());
+  bool is_for_finish = false;
   for (const Bucket& bucket : plan_.buckets) {
     const BucketClass& bucket_class =
         plan_.classes[static_cast<size_t>(bucket.bucket_class)];
+    if (bucket_class.sync_only && !is_for_finish) {
+      is_for_finish = true;
+      last_completing = static_cast<int32_t>(inputs_.specs.size());
+    }
+    EXPECT_EQ(bucket_class.sync_only, is_for_finish);
     int64_t bytes = 0;
     int32_t last = static_cast<int32_t>(inputs_.specs.size());
     for (const int32_t p : bucket.parameters) {
@@ -212,10 +151,11 @@ TEST_P(PlanPropertyTest, BucketsHaveOneClassAndKeepTheirLimit) {
                static_cast<int64_t>(ByteWidth(spec.gradient_dtype));
       EXPECT_EQ(spec.gradient_dtype, bucket_class.gradient_dtype);
       EXPECT_EQ(spec.dtype, bucket_class.parameter_dtype);
-      for (const MeshAxis& axis : inputs_.mesh.axes()) {
-        const auto count = std::count(bucket_class.shard_axes.begin(),
-                                      bucket_class.shard_axes.end(), axis.name);
-        EXPECT_EQ(count > 0, RoleOver(spec, axis.name) == AxisRole::kShard);
+      EXPECT_EQ(spec.check_ins == CheckIns::kSyncOnly, bucket_class.sync_only);
+      ExpectRolesOf(bucket_class, spec);
+      for (int32_t rank = 0; rank < inputs_.mesh.size(); ++rank) {
+        EXPECT_EQ(plan_.LivesOn(bucket.bucket_class, Rank(rank)),
+                  LivesOn(spec, inputs_.mesh, Rank(rank)));
       }
     }
     EXPECT_TRUE(bytes <= inputs_.options.plan.bucket_bytes_max ||
@@ -243,8 +183,15 @@ TEST_P(PlanPropertyTest, LoadsOfRanksAreThoseOfTheirPieces) {
   for (int32_t rank = 0; rank < inputs_.mesh.size(); ++rank) {
     RankLoad want;
     for (const Bucket& bucket : plan_.buckets) {
+      if (!plan_.LivesOn(bucket.bucket_class, Rank(rank))) continue;
       const BucketClass& bucket_class =
           plan_.classes[static_cast<size_t>(bucket.bucket_class)];
+      const int64_t gradient_bytes =
+          static_cast<int64_t>(ByteWidth(bucket_class.gradient_dtype));
+      const int64_t parameter_bytes =
+          static_cast<int64_t>(ByteWidth(bucket_class.parameter_dtype));
+      const int64_t master_bytes =
+          inputs_.options.master_weights && parameter_bytes < 4 ? 4 : 0;
       const std::vector<Rank> group =
           plan_.GroupOf(bucket.bucket_class, Rank(rank));
       const auto place = std::find(group.begin(), group.end(), Rank(rank));
@@ -252,59 +199,32 @@ TEST_P(PlanPropertyTest, LoadsOfRanksAreThoseOfTheirPieces) {
       const auto group_rank = place - group.begin();
       for (const Piece& piece : bucket.pieces) {
         if (piece.owner != group_rank) continue;
-        want.state_bytes += piece.count * (piece.rows > 0 ? 4 : 8);
+        want.state_bytes +=
+            piece.count * ((piece.rows > 0 ? 4 : 8) + master_bytes);
       }
       const int64_t count =
           bucket.segments[static_cast<size_t>(group_rank)].count;
-      want.reduce_bytes +=
-          static_cast<int64_t>(ByteWidth(bucket_class.gradient_dtype)) *
-          (bucket.count - count);
-      want.gather_bytes +=
-          static_cast<int64_t>(ByteWidth(bucket_class.parameter_dtype)) *
-          (bucket_class.group_size - 1) * count;
+      want.reduce_bytes += gradient_bytes * (bucket.count - count);
+      want.buffer_bytes += (gradient_bytes + parameter_bytes) * bucket.count;
+      want.flat_direct.sent +=
+          gradient_bytes * (bucket.count - count) +
+          parameter_bytes * (bucket_class.group_size - 1) * count;
     }
     const RankLoad& got = plan_.rank_load[static_cast<size_t>(rank)];
     EXPECT_EQ(got.state_bytes, want.state_bytes) << "rank " << rank;
+    EXPECT_EQ(got.buffer_bytes, want.buffer_bytes) << "rank " << rank;
+    // A reduction in two levels sends no more than one.
     EXPECT_EQ(got.reduce_bytes, want.reduce_bytes) << "rank " << rank;
-    EXPECT_EQ(got.gather_bytes, want.gather_bytes) << "rank " << rank;
-  }
-}
-
-TEST_P(PlanPropertyTest, ReplicasHaveTheSameSegmentOfGroupsApart) {
-  for (int32_t c = 0; c < static_cast<int32_t>(plan_.classes.size()); ++c) {
-    const BucketClass& bucket_class = plan_.classes[static_cast<size_t>(c)];
-    const auto averages_over = [&bucket_class](const std::string& axis) {
-      return std::count(bucket_class.shard_axes.begin(),
-                        bucket_class.shard_axes.end(), axis) +
-                 std::count(bucket_class.replicate_axes.begin(),
-                            bucket_class.replicate_axes.end(), axis) >
-             0;
-    };
-    for (int32_t r = 0; r < inputs_.mesh.size(); ++r) {
-      const Rank rank = Rank(r);
-      const std::vector<Rank> group = plan_.GroupOf(c, rank);
-      const auto place =
-          std::find(group.begin(), group.end(), rank) - group.begin();
-      const std::vector<Rank> replicas = plan_.ReplicasOf(c, rank);
-      EXPECT_EQ(replicas.size(),
-                static_cast<size_t>(bucket_class.replica_size));
-      EXPECT_EQ(std::count(replicas.begin(), replicas.end(), rank), 1);
-      for (const Rank replica : replicas) {
-        EXPECT_EQ(plan_.ReplicasOf(c, replica), replicas);
-        EXPECT_EQ(plan_.GroupOf(c, replica)[static_cast<size_t>(place)],
-                  replica);
-        for (size_t axis = 0; axis < inputs_.mesh.axes().size(); ++axis) {
-          if (averages_over(inputs_.mesh.axes()[axis].name)) continue;
-          EXPECT_EQ(inputs_.mesh.Coordinates(replica)[axis],
-                    inputs_.mesh.Coordinates(rank)[axis]);
-        }
-      }
-    }
+    EXPECT_EQ(got.planned.sent,
+              got.reduce_bytes + got.gather_bytes + got.replicate_bytes);
+    EXPECT_GE(got.flat_direct.sent, want.flat_direct.sent);
+    if (inputs_.options.plan.hierarchy != Hierarchy::kOff) continue;
+    EXPECT_EQ(got.planned, got.flat_direct) << "rank " << rank;
   }
 }
 
 // An all-reduce of n elements over R ranks sends 2 n (R - 1) in all, however
-// it is cut.
+// it is cut and at however many levels.
 TEST_P(PlanPropertyTest, ReplicasSendWhatAnAllReduceTakes) {
   int64_t got = 0;
   for (const RankLoad& load : plan_.rank_load) got += load.replicate_bytes;
@@ -312,10 +232,11 @@ TEST_P(PlanPropertyTest, ReplicasSendWhatAnAllReduceTakes) {
   for (const Bucket& bucket : plan_.buckets) {
     const BucketClass& bucket_class =
         plan_.classes[static_cast<size_t>(bucket.bucket_class)];
-    const int64_t ranks = bucket_class.group_size * bucket_class.replica_size;
-    // Each distinct coordinate has groups of its own.
-    want += inputs_.mesh.size() / ranks * 2 * bucket.count *
-            (bucket_class.replica_size - 1) *
+    const int64_t ranks =
+        int64_t{bucket_class.group_size} * bucket_class.replica_size;
+    // Each place has groups of its own.
+    want += static_cast<int64_t>(RanksOf(plan_, bucket.bucket_class).size()) /
+            ranks * 2 * bucket.count * (bucket_class.replica_size - 1) *
             static_cast<int64_t>(ByteWidth(bucket_class.gradient_dtype));
   }
   EXPECT_EQ(got, want);
@@ -349,7 +270,7 @@ TEST_P(PlanPropertyTest, OwnersOfUnitsDoNotDependOnTheBucketSize) {
     return result;
   };
   for (const int64_t bytes : {1, 3000, 1 << 30}) {
-    RandomInputs other = inputs_;
+    RandomPlanInputs other = inputs_;
     other.options.plan.bucket_bytes_max = bytes;
     EXPECT_EQ(owners(MakePlan(other)), owners(plan_));
   }
@@ -360,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PlanPropertyTest,
 
 // Corners that random inputs may miss.
 TEST(PlanCornerTest, MoreRanksThanUnitsLeavesSegmentsEmpty) {
-  RandomInputs inputs(0);
+  RandomPlanInputs inputs(0);
   inputs.mesh = *Mesh::Parse("dp=9");
   inputs.hosts = HostMap::FromHostIds(std::vector<std::string>(9, "h"));
   inputs.specs = {{.name = "w", .shape = {1, 40}, .rule = Rule::kMuon},
@@ -376,7 +297,7 @@ TEST(PlanCornerTest, MoreRanksThanUnitsLeavesSegmentsEmpty) {
 }
 
 TEST(PlanCornerTest, OneHugeMatrixGoesToOneRank) {
-  RandomInputs inputs(0);
+  RandomPlanInputs inputs(0);
   inputs.mesh = *Mesh::Parse("dp=4");
   inputs.hosts = HostMap::FromHostIds({"a", "a", "b", "b"});
   inputs.specs = {

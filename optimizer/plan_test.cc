@@ -353,7 +353,7 @@ TEST(PlanTest, ACapBelowTheElementWiseStateIsRefused) {
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("rank 0, as each rank, needs 20480 bytes of "
+              HasSubstr("rank 0 needs 20480 bytes of "
                         "element-wise state"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("parameter \"w\""));
 }

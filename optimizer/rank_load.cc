@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "collectives/data_type.h"
 #include "optimizer/owner_assignment.h"
 #include "optimizer/shard_groups.h"
+#include "optimizer/wire_bytes.h"
 
 namespace muonshard {
 namespace {
@@ -16,76 +18,56 @@ void Add(const RankLoad& more, RankLoad& load) {
   load.newton_schulz_flops += more.newton_schulz_flops;
   load.state_bytes += more.state_bytes;
   load.scratch_bytes = std::max(load.scratch_bytes, more.scratch_bytes);
-  load.reduce_bytes += more.reduce_bytes;
-  load.gather_bytes += more.gather_bytes;
-  load.replicate_bytes += more.replicate_bytes;
+  load.buffer_bytes += more.buffer_bytes;
 }
 
-// The loads of one bucket class, by group rank and replica.
+// The loads of one bucket class, by group rank.
 class ClassLoads {
  public:
-  explicit ClassLoads(const BucketClass& bucket_class)
+  ClassLoads(const BucketClass& bucket_class, bool master_weights)
       : class_(bucket_class),
-        of_group_rank_(static_cast<size_t>(bucket_class.group_size)),
-        replicate_bytes_(of_group_rank_.size() *
-                         static_cast<size_t>(bucket_class.replica_size)) {}
+        master_weights_(master_weights),
+        of_group_rank_(static_cast<size_t>(bucket_class.group_size)) {}
 
   void AddUnit(const Unit& unit) {
     RankLoad& load = of_group_rank_[static_cast<size_t>(unit.owner)];
     load.newton_schulz_flops += unit.flops;
+    load.state_bytes += unit.state_bytes;
     load.scratch_bytes = std::max(load.scratch_bytes, unit.scratch_bytes);
   }
 
   void AddBucket(const Bucket& bucket) {
-    const int64_t gradient_bytes =
-        static_cast<int64_t>(ByteWidth(class_.gradient_dtype));
-    const int64_t parameter_bytes =
-        static_cast<int64_t>(ByteWidth(class_.parameter_dtype));
-    for (size_t rank = 0; rank < of_group_rank_.size(); ++rank) {
-      const int64_t count = bucket.segments[rank].count;
-      RankLoad& load = of_group_rank_[rank];
-      load.reduce_bytes += gradient_bytes * (bucket.count - count);
-      load.gather_bytes += parameter_bytes * (class_.group_size - 1) * count;
-      if (class_.replica_size > 1) AddReplication(rank, count, gradient_bytes);
+    const int64_t bytes_per_element = static_cast<int64_t>(
+        ByteWidth(class_.gradient_dtype) + ByteWidth(class_.parameter_dtype));
+    for (RankLoad& load : of_group_rank_) {
+      load.buffer_bytes += bytes_per_element * bucket.count;
     }
     for (const Piece& piece : bucket.pieces) {
+      if (piece.rows > 0) continue;
       of_group_rank_[static_cast<size_t>(piece.owner)].state_bytes +=
-          piece.count * (piece.rows > 0 ? kMuonStateBytesPerElement
-                                        : kAdamWStateBytesPerElement);
+          piece.count * StateBytesPerElement(Rule::kAdamW,
+                                             class_.parameter_dtype,
+                                             master_weights_);
     }
   }
 
-  RankLoad Of(int32_t group_rank, int32_t replica) const {
-    RankLoad load = of_group_rank_[static_cast<size_t>(group_rank)];
-    load.replicate_bytes = replicate_bytes_[Index(
-        static_cast<size_t>(group_rank), static_cast<size_t>(replica))];
-    return load;
+  const RankLoad& Of(int32_t group_rank) const {
+    return of_group_rank_[static_cast<size_t>(group_rank)];
   }
 
  private:
-  size_t Index(size_t group_rank, size_t replica) const {
-    return group_rank * static_cast<size_t>(class_.replica_size) + replica;
-  }
-
-  // Reduce to the replica that has the part, then gather it.
-  void AddReplication(size_t group_rank, int64_t count,
-                      int64_t gradient_bytes) {
-    const int64_t size = class_.replica_size;
-    for (int64_t replica = 0; replica < size; ++replica) {
-      const int64_t own = count / size + (replica < count % size ? 1 : 0);
-      replicate_bytes_[Index(group_rank, static_cast<size_t>(replica))] +=
-          gradient_bytes * (count - own + (size - 1) * own);
-    }
-  }
-
   const BucketClass& class_;
+  const bool master_weights_;
   std::vector<RankLoad> of_group_rank_;
-  std::vector<int64_t> replicate_bytes_;
 };
 
 void MeasureRanks(const Classification& classification,
-                  const std::vector<Unit>& units, Plan& plan) {
-  std::vector<ClassLoads> loads(plan.classes.begin(), plan.classes.end());
+                  const std::vector<Unit>& units,
+                  const OptimizerOptions& options, Plan& plan) {
+  std::vector<ClassLoads> loads;
+  for (const BucketClass& bucket_class : plan.classes) {
+    loads.emplace_back(bucket_class, options.master_weights);
+  }
   for (const Unit& unit : units) {
     const int32_t bucket_class =
         classification.class_of_parameter[static_cast<size_t>(unit.parameter)];
@@ -96,13 +78,13 @@ void MeasureRanks(const Classification& classification,
   }
   plan.rank_load.assign(static_cast<size_t>(plan.mesh.size()), {});
   for (size_t c = 0; c < loads.size(); ++c) {
-    const ShardGroups& groups =
-        classification.GroupsOf(static_cast<int32_t>(c));
-    const std::vector<int32_t> replica_places = ReplicaPlaces(
-        plan.mesh, plan.hosts, groups, plan.classes[c].replicate_axes);
-    for (size_t rank = 0; rank < plan.rank_load.size(); ++rank) {
-      Add(loads[c].Of(groups.group_rank[rank], replica_places[rank]),
-          plan.rank_load[rank]);
+    const RankGroups& groups =
+        classification.GroupsOf(static_cast<int32_t>(c)).ranks;
+    for (const std::vector<Rank>& group : groups.groups) {
+      for (size_t i = 0; i < group.size(); ++i) {
+        Add(loads[c].Of(static_cast<int32_t>(i)),
+            plan.rank_load[static_cast<size_t>(ToInt(group[i]))]);
+      }
     }
   }
 }
@@ -139,19 +121,56 @@ std::vector<GroupUnits> UnitsByGroups(const Classification& classification,
   return result;
 }
 
+// The largest mean load of ranks that no group joins with others: what units
+// they have is theirs under every choice of owners.
+int64_t MeanBound(const Classification& classification,
+                  const std::vector<GroupUnits>& sets) {
+  const size_t rank_count = classification.groups.front().ranks.place.size();
+  std::vector<size_t> joined(rank_count);  // Union-find.
+  std::iota(joined.begin(), joined.end(), size_t{0});
+  const auto root = [&joined](size_t rank) {
+    while (joined[rank] != rank) rank = joined[rank] = joined[joined[rank]];
+    return rank;
+  };
+  for (const ShardGroups& groups : classification.groups) {
+    for (const std::vector<Rank>& group : groups.ranks.groups) {
+      for (const Rank rank : group) {
+        joined[root(static_cast<size_t>(ToInt(rank)))] =
+            root(static_cast<size_t>(ToInt(group.front())));
+      }
+    }
+  }
+  std::vector<double> size_of_root(rank_count, 0);
+  for (size_t rank = 0; rank < rank_count; ++rank) ++size_of_root[root(rank)];
+  std::vector<double> mean_of_root(rank_count, 0);
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const ShardGroups& groups = classification.groups[i];
+    double sum = 0;
+    for (const int64_t flops : sets[i].flops) sum += static_cast<double>(flops);
+    std::vector<double> living(rank_count, 0);
+    for (const std::vector<Rank>& group : groups.ranks.groups) {
+      living[root(static_cast<size_t>(ToInt(group.front())))] +=
+          static_cast<double>(group.size());
+    }
+    for (size_t r = 0; r < rank_count; ++r) {
+      if (living[r] == 0) continue;
+      mean_of_root[r] +=
+          sum / groups.group_size * (living[r] / size_of_root[r]);
+    }
+  }
+  return static_cast<int64_t>(
+      std::ceil(*std::max_element(mean_of_root.begin(), mean_of_root.end())));
+}
+
 void MeasureBalance(const Classification& classification,
                     const std::vector<Unit>& units, Plan& plan) {
   if (units.empty()) return;
   const std::vector<GroupUnits> sets = UnitsByGroups(classification, units);
-  double mean = 0;
   int64_t bound = 0;
   int64_t whole_bound = 0;
   const Unit* heaviest_unit = nullptr;
   for (size_t i = 0; i < sets.size(); ++i) {
     const int32_t size = classification.groups[i].group_size;
-    double sum = 0;
-    for (const int64_t flops : sets[i].flops) sum += static_cast<double>(flops);
-    mean += sum / size;
     bound = std::max(bound, HeaviestLoadLowerBound(sets[i].flops, size));
     const int64_t whole = WholeItemsLowerBound(sets[i].flops, size);
     if (whole > whole_bound) {
@@ -159,7 +178,7 @@ void MeasureBalance(const Classification& classification,
       heaviest_unit = sets[i].heaviest;
     }
   }
-  const int64_t mean_bound = static_cast<int64_t>(std::ceil(mean));
+  const int64_t mean_bound = MeanBound(classification, sets);
   plan.whole_unit_bound = std::max(whole_bound, mean_bound);
   if (whole_bound > mean_bound) {
     plan.heaviest_unit =
@@ -176,8 +195,10 @@ void MeasureBalance(const Classification& classification,
 }  // namespace
 
 void MeasureLoads(const Classification& classification,
-                  const std::vector<Unit>& units, Plan& plan) {
-  MeasureRanks(classification, units, plan);
+                  const std::vector<Unit>& units,
+                  const OptimizerOptions& options, Plan& plan) {
+  MeasureRanks(classification, units, options, plan);
+  MeasureWire(plan);
   plan.padding_fraction = PaddingFraction(plan.buckets);
   MeasureBalance(classification, units, plan);
 }

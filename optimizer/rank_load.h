@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "optimizer/classification.h"
+#include "optimizer/options.h"
 #include "optimizer/plan.h"
 #include "optimizer/unit.h"
 
@@ -14,7 +15,8 @@ namespace muonshard {
 // Sets `rank_load`, `padding_fraction`, `imbalance_value`, `whole_unit_bound`
 // and `heaviest_unit` of `plan`, whose buckets are complete.
 void MeasureLoads(const Classification& classification,
-                  const std::vector<Unit>& units, Plan& plan);
+                  const std::vector<Unit>& units,
+                  const OptimizerOptions& options, Plan& plan);
 
 }  // namespace muonshard
 

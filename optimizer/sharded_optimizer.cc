@@ -338,22 +338,36 @@ absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {
   return statistics;
 }
 
+LevelWorlds LevelWorldsOf(const OptimizerEnvironment& environment) {
+  return {.host_level = environment.host_level_world,
+          .lane_level = environment.lane_level_world};
+}
+
 absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
                                 const Mesh& mesh, Collective& world,
-                                const std::string& host_id,
                                 const OptimizerOptions& options,
+                                const OptimizerEnvironment& environment,
                                 absl::Time deadline) {
-  absl::StatusOr<HostMap> hosts =
-      ExchangeHosts(world, host_id.empty() ? LocalHostId() : host_id, deadline);
+  absl::StatusOr<HostMap> hosts = ExchangeHosts(
+      world, environment.host_id.empty() ? LocalHostId() : environment.host_id,
+      deadline);
   if (!hosts.ok()) return hosts.status();
   absl::StatusOr<Plan> plan = [&]() -> absl::StatusOr<Plan> {
     if (absl::Status s = mesh.CheckSize(world.size()); !s.ok()) return s;
     if (absl::Status s = Validate(options); !s.ok()) return s;
+    const LevelWorlds levels = LevelWorldsOf(environment);
+    if (absl::Status s = CheckLevelWorlds(world, levels); !s.ok()) return s;
     return Plan::Create(specs, mesh, *hosts, options);
   }();
-  const absl::Status agreed = AgreeOnLines(
-      world, plan.status(),
-      plan.ok() ? plan->lines : std::vector<std::string>(), deadline);
+  std::vector<std::string> lines;
+  if (plan.ok()) lines = plan->lines;
+  lines.push_back(
+      absl::StrCat("environment host_level_world=",
+                   environment.host_level_world == nullptr ? "none" : "given",
+                   " lane_level_world=",
+                   environment.lane_level_world == nullptr ? "none" : "given"));
+  const absl::Status agreed =
+      AgreeOnLines(world, plan.status(), lines, deadline);
   if (!agreed.ok()) return agreed;
   return plan;
 }
@@ -370,9 +384,10 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
                                      : OptimizerOptions().timeout;
   const absl::Time deadline = world.runtime().Now() + timeout;
   absl::StatusOr<Plan> plan =
-      AgreedPlan(specs, mesh, world, environment.host_id, options, deadline);
+      AgreedPlan(specs, mesh, world, options, environment, deadline);
   if (!plan.ok()) return plan.status();
-  absl::StatusOr<GroupSet> groups = GroupSet::Create(*plan, world, deadline);
+  absl::StatusOr<GroupSet> groups =
+      GroupSet::Create(*plan, world, LevelWorldsOf(environment), deadline);
   if (!groups.ok()) return groups.status();
   return std::make_unique<ShardedOptimizerImpl>(*std::move(plan), world,
                                                 *std::move(groups), options,

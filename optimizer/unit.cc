@@ -51,8 +51,15 @@ MatrixCut CutOf(const ParameterSpec& spec) {
 
 }  // namespace
 
+int64_t StateBytesPerElement(Rule rule, DataType parameter_dtype,
+                             bool master_weights) {
+  const int64_t state = rule == Rule::kMuon ? 4 : 8;
+  const bool has_master = master_weights && parameter_dtype != DataType::kF32;
+  return state + (has_master ? 4 : 0);
+}
+
 absl::StatusOr<std::vector<Unit>> ListUnits(
-    const std::vector<ParameterSpec>& specs, const MuonOptions& options) {
+    const std::vector<ParameterSpec>& specs, const OptimizerOptions& options) {
   std::vector<Unit> units;
   double flops_of_all = 0;
   for (size_t p = 0; p < specs.size(); ++p) {
@@ -80,11 +87,14 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
                      .rows = rows,
                      .cols = spec.shape.back()};
         for (const int64_t cols : cut.column_blocks) {
-          unit.flops += NewtonSchulzFlops(rows, cols, options);
+          unit.flops += NewtonSchulzFlops(rows, cols, options.muon);
         }
         unit.scratch_bytes =
-            MuonWorkspaceCount(MuonUnitOf(spec, rows), options) *
+            MuonWorkspaceCount(MuonUnitOf(spec, rows), options.muon) *
             static_cast<int64_t>(sizeof(float));
+        unit.state_bytes =
+            unit.count() *
+            StateBytesPerElement(spec.rule, spec.dtype, options.master_weights);
         offset += unit.count();
         units.push_back(unit);
       }

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "optimizer/muon_options.h"
+#include "collectives/data_type.h"
+#include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 
 namespace muonshard {
@@ -21,21 +22,22 @@ struct Unit {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t flops = 0;  // Of its blocks of columns together, per step.
+  int64_t state_bytes = 0;
   int64_t scratch_bytes = 0;
   int32_t owner = 0;  // Group rank.
 
   int64_t count() const { return rows * cols; }
 };
 
-// f32 momentum.
-inline constexpr int64_t kMuonStateBytesPerElement = 4;
-// Two f32 moments.
-inline constexpr int64_t kAdamWStateBytesPerElement = 8;
+// Of the optimizer state: f32 momentum, or two f32 moments, and for a 16-bit
+// parameter its f32 master if there are masters.
+int64_t StateBytesPerElement(Rule rule, DataType parameter_dtype,
+                             bool master_weights);
 
 // All units of `specs`, which are valid: by parameter, then by offset. Owners
 // are left at 0.
 absl::StatusOr<std::vector<Unit>> ListUnits(
-    const std::vector<ParameterSpec>& specs, const MuonOptions& options);
+    const std::vector<ParameterSpec>& specs, const OptimizerOptions& options);
 
 }  // namespace muonshard
 

@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "optimizer/bucket.h"
 #include "optimizer/owner_assignment.h"
-#include "optimizer/plan.h"
 
 namespace muonshard {
 namespace {
@@ -50,11 +50,13 @@ std::vector<OwnerRank> GroupRanks(const ShardGroups& groups,
                                   const Carried& carried) {
   std::vector<OwnerRank> ranks(static_cast<size_t>(groups.group_size));
   for (size_t i = 0; i < ranks.size(); ++i) ranks[i].host = groups.hosts[i];
-  for (size_t rank = 0; rank < groups.group_rank.size(); ++rank) {
-    OwnerRank& member = ranks[static_cast<size_t>(groups.group_rank[rank])];
-    member.load = std::max(member.load, carried.loads[rank]);
-    member.memory_bytes =
-        std::max(member.memory_bytes, carried.memory_bytes[rank]);
+  for (const std::vector<Rank>& group : groups.ranks.groups) {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const size_t rank = static_cast<size_t>(ToInt(group[i]));
+      ranks[i].load = std::max(ranks[i].load, carried.loads[rank]);
+      ranks[i].memory_bytes =
+          std::max(ranks[i].memory_bytes, carried.memory_bytes[rank]);
+    }
   }
   return ranks;
 }
@@ -67,7 +69,7 @@ std::vector<OwnedItem> ItemsOf(const std::vector<ParameterSpec>& specs,
   for (const size_t i : set.units) {
     const Unit& unit = units[i];
     items.push_back({.cost = unit.flops,
-                     .memory_bytes = unit.count() * kMuonStateBytesPerElement,
+                     .memory_bytes = unit.state_bytes,
                      .name = specs[static_cast<size_t>(unit.parameter)].name});
   }
   return items;
@@ -91,11 +93,12 @@ absl::StatusOr<Owners> AssignInOrder(const std::vector<ParameterSpec>& specs,
       added[static_cast<size_t>(owner)].cost += items[i].cost;
       added[static_cast<size_t>(owner)].memory_bytes += items[i].memory_bytes;
     }
-    for (size_t rank = 0; rank < carried.loads.size(); ++rank) {
-      const OwnedItem& more =
-          added[static_cast<size_t>(set->groups->group_rank[rank])];
-      carried.loads[rank] += more.cost;
-      carried.memory_bytes[rank] += more.memory_bytes;
+    for (const std::vector<Rank>& group : set->groups->ranks.groups) {
+      for (size_t i = 0; i < group.size(); ++i) {
+        const size_t rank = static_cast<size_t>(ToInt(group[i]));
+        carried.loads[rank] += added[i].cost;
+        carried.memory_bytes[rank] += added[i].memory_bytes;
+      }
     }
   }
   result.heaviest_load =
@@ -103,77 +106,112 @@ absl::StatusOr<Owners> AssignInOrder(const std::vector<ParameterSpec>& specs,
   return result;
 }
 
-// The most that any rank has of the element-wise state, at any bucket size:
-// chunks are dealt evenly over the ranks of a group.
-int64_t ElementWiseStateBytes(const std::vector<ParameterSpec>& specs,
-                              const Classification& classification) {
-  std::vector<int64_t> chunks(classification.groups.size(), 0);
+// What each rank of one set uses before it owns a unit.
+struct BaseMemory {
+  int64_t state_bytes = 0;
+  int64_t scratch_bytes = 0;
+  int32_t largest = 0;  // Parameter of the unit with the most scratch.
+};
+
+// By set. Of the element-wise state, the most that any rank has at any bucket
+// size: chunks are dealt evenly over the ranks of a group.
+std::vector<BaseMemory> BaseMemoryOfSets(
+    const std::vector<ParameterSpec>& specs,
+    const Classification& classification, const OptimizerOptions& options,
+    const std::vector<Unit>& units) {
+  const auto set_of = [&classification](size_t parameter) {
+    return static_cast<size_t>(
+        classification.groups_of_class[static_cast<size_t>(
+            classification.class_of_parameter[parameter])]);
+  };
+  struct Chunks {
+    int64_t count = 0;
+    int64_t bytes_per_element = 0;
+  };
+  std::vector<Chunks> chunks(classification.groups.size());
+  std::vector<BaseMemory> sets(chunks.size());
   for (size_t p = 0; p < specs.size(); ++p) {
     if (specs[p].rule == Rule::kMuon) continue;
-    const size_t bucket_class =
-        static_cast<size_t>(classification.class_of_parameter[p]);
-    const size_t groups =
-        static_cast<size_t>(classification.groups_of_class[bucket_class]);
-    chunks[groups] += (ElementCount(specs[p]) + kChunkCount - 1) / kChunkCount;
+    Chunks& of_set = chunks[set_of(p)];
+    of_set.count += (ElementCount(specs[p]) + kChunkCount - 1) / kChunkCount;
+    of_set.bytes_per_element =
+        std::max(of_set.bytes_per_element,
+                 StateBytesPerElement(specs[p].rule, specs[p].dtype,
+                                      options.master_weights));
   }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) {
+  for (size_t i = 0; i < sets.size(); ++i) {
     const int64_t size = classification.groups[i].group_size;
-    bytes += (chunks[i] + size - 1) / size * kChunkCount *
-             kAdamWStateBytesPerElement;
+    sets[i].state_bytes = (chunks[i].count + size - 1) / size * kChunkCount *
+                          chunks[i].bytes_per_element;
   }
-  return bytes;
+  for (const Unit& unit : units) {
+    BaseMemory& set = sets[set_of(static_cast<size_t>(unit.parameter))];
+    if (unit.scratch_bytes <= set.scratch_bytes) continue;
+    set.scratch_bytes = unit.scratch_bytes;
+    set.largest = unit.parameter;
+  }
+  return sets;
 }
 
-// What each rank uses before it owns a unit.
-absl::StatusOr<int64_t> BaseMemoryBytes(const std::vector<ParameterSpec>& specs,
-                                        const Classification& classification,
-                                        const std::vector<Unit>& units,
-                                        int64_t memory_bytes_max) {
-  const int64_t state_bytes = ElementWiseStateBytes(specs, classification);
-  int64_t scratch_bytes = 0;
-  size_t largest = 0;  // Parameter of the unit with the most scratch.
-  for (const Unit& unit : units) {
-    if (unit.scratch_bytes <= scratch_bytes) continue;
-    scratch_bytes = unit.scratch_bytes;
-    largest = static_cast<size_t>(unit.parameter);
+// By rank.
+absl::StatusOr<std::vector<int64_t>> BaseMemoryBytes(
+    const std::vector<ParameterSpec>& specs,
+    const Classification& classification, const OptimizerOptions& options,
+    const std::vector<Unit>& units) {
+  const std::vector<BaseMemory> sets =
+      BaseMemoryOfSets(specs, classification, options, units);
+  const size_t rank_count = classification.groups.front().ranks.place.size();
+  const int64_t bytes_max = options.plan.rank_memory_bytes_max;
+  std::vector<int64_t> bytes;
+  for (size_t rank = 0; rank < rank_count; ++rank) {
+    BaseMemory own;
+    for (size_t i = 0; i < sets.size(); ++i) {
+      if (!classification.groups[i].ranks.has(Rank(rank))) continue;
+      own.state_bytes += sets[i].state_bytes;
+      if (sets[i].scratch_bytes <= own.scratch_bytes) continue;
+      own.scratch_bytes = sets[i].scratch_bytes;
+      own.largest = sets[i].largest;
+    }
+    bytes.push_back(own.state_bytes + own.scratch_bytes);
+    if (bytes_max == 0 || bytes.back() <= bytes_max) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "option plan.rank_memory_bytes_max: rank ", rank, " needs ",
+        own.state_bytes, " bytes of element-wise state and ", own.scratch_bytes,
+        " of scratch (parameter \"",
+        absl::CEscape(specs[static_cast<size_t>(own.largest)].name),
+        "\"), want at most ", bytes_max));
   }
-  const int64_t bytes = state_bytes + scratch_bytes;
-  if (memory_bytes_max == 0 || bytes <= memory_bytes_max) return bytes;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "option plan.rank_memory_bytes_max: rank 0, as each rank, needs ",
-      state_bytes, " bytes of element-wise state and ", scratch_bytes,
-      " of scratch (parameter \"", absl::CEscape(specs[largest].name),
-      "\"), want at most ", memory_bytes_max));
+  return bytes;
 }
 
 }  // namespace
 
 absl::Status AssignUnitOwners(const std::vector<ParameterSpec>& specs,
                               const Classification& classification,
-                              int64_t rank_memory_bytes_max,
+                              const OptimizerOptions& options,
                               std::vector<Unit>& units) {
-  const absl::StatusOr<int64_t> base_bytes =
-      BaseMemoryBytes(specs, classification, units, rank_memory_bytes_max);
+  absl::StatusOr<std::vector<int64_t>> base_bytes =
+      BaseMemoryBytes(specs, classification, options, units);
   if (!base_bytes.ok()) return base_bytes.status();
-  const size_t rank_count = classification.groups.front().group_rank.size();
-  const Carried carried = {
-      .loads = std::vector<int64_t>(rank_count, 0),
-      .memory_bytes = std::vector<int64_t>(rank_count, *base_bytes)};
+  const Carried carried = {.loads = std::vector<int64_t>(base_bytes->size(), 0),
+                           .memory_bytes = *std::move(base_bytes)};
+  const int64_t bytes_max = options.plan.rank_memory_bytes_max;
 
   const std::vector<UnitSet> sets = MakeSets(classification, units);
   std::vector<const UnitSet*> order;
   for (const UnitSet& set : sets) order.push_back(&set);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const UnitSet* a, const UnitSet* b) {
-                     return a->groups->group_size > b->groups->group_size;
-                   });
+  std::stable_sort(
+      order.begin(), order.end(), [](const UnitSet* a, const UnitSet* b) {
+        return std::pair(a->groups->group_size,
+                         a->groups->ranks.groups.size()) >
+               std::pair(b->groups->group_size, b->groups->ranks.groups.size());
+      });
   absl::StatusOr<Owners> best =
-      AssignInOrder(specs, units, order, rank_memory_bytes_max, carried);
+      AssignInOrder(specs, units, order, bytes_max, carried);
   if (sets.size() > 1) {
     std::reverse(order.begin(), order.end());
     absl::StatusOr<Owners> other =
-        AssignInOrder(specs, units, order, rank_memory_bytes_max, carried);
+        AssignInOrder(specs, units, order, bytes_max, carried);
     if (other.ok() &&
         (!best.ok() || other->heaviest_load < best->heaviest_load)) {
       best = std::move(other);
