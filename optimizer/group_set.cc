@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "collectives/hierarchical_collective.h"
 
 namespace muonshard {
 namespace {
@@ -16,7 +18,14 @@ namespace {
 struct GroupKind {
   std::string name;
   bool of_replicas = false;
+  bool any_is_hierarchical = false;
   std::vector<int32_t> classes;
+};
+
+// That of this rank; without members where no class of the kind lives.
+struct OwnGroup {
+  std::vector<Rank> members;
+  GroupLevels levels;
 };
 
 // Who is in a shard group, and in which order, follows from this name.
@@ -55,9 +64,25 @@ std::vector<GroupKind> KindsOf(const Plan& plan) {
         kind = std::prev(kinds.end());
       }
       kind->classes.push_back(static_cast<int32_t>(c));
+      for (const GroupSpread& spread : plan.spreads) {
+        if (spread.bucket_class != static_cast<int32_t>(c)) continue;
+        if (spread.of_replicas != of_replicas) continue;
+        kind->any_is_hierarchical |= spread.levels.hierarchical();
+      }
     }
   }
   return kinds;
+}
+
+OwnGroup OwnGroupOf(const GroupKind& kind, const Plan& plan, Rank rank) {
+  for (const int32_t c : kind.classes) {
+    if (!plan.LivesOn(c, rank)) continue;
+    if (kind.of_replicas) {
+      return {plan.ReplicasOf(c, rank), plan.LevelsOfReplicas(c, rank)};
+    }
+    return {plan.GroupOf(c, rank), plan.LevelsOfGroup(c, rank)};
+  }
+  return {};
 }
 
 // Splits off `members`, in this order, of which this rank is one; without
@@ -73,26 +98,61 @@ absl::StatusOr<std::unique_ptr<Collective>> SplitOff(
   return world.Split(ToInt(color), static_cast<int32_t>(key), name, deadline);
 }
 
+// Makes `whole` hierarchical if the own group is; takes part in the splits for
+// the other groups of its kind in any case.
+absl::StatusOr<std::unique_ptr<Collective>> Compose(
+    std::unique_ptr<Collective> whole, const OwnGroup& own,
+    absl::string_view name, const LevelWorlds& worlds, absl::Time deadline) {
+  std::vector<Rank> host_members;
+  std::vector<Rank> lane_members;
+  if (own.levels.hierarchical()) {
+    const int32_t lanes = own.levels.lanes;
+    const int32_t host = ToInt(whole->rank()) / lanes;
+    const int32_t lane = ToInt(whole->rank()) % lanes;
+    for (int32_t l = 0; l < lanes; ++l) {
+      host_members.push_back(
+          own.members[static_cast<size_t>(host * lanes + l)]);
+    }
+    for (int32_t h = 0; h < own.levels.hosts; ++h) {
+      lane_members.push_back(
+          own.members[static_cast<size_t>(h * lanes + lane)]);
+    }
+  }
+  absl::StatusOr<std::unique_ptr<Collective>> host_level =
+      SplitOff(host_members, absl::StrCat(name, "/host level"),
+               *worlds.host_level, deadline);
+  if (!host_level.ok()) return host_level.status();
+  absl::StatusOr<std::unique_ptr<Collective>> lane_level =
+      SplitOff(lane_members, absl::StrCat(name, "/lane level"),
+               *worlds.lane_level, deadline);
+  if (!lane_level.ok()) return lane_level.status();
+  if (!own.levels.hierarchical()) return whole;
+  return NewHierarchicalCollective({.whole = std::move(whole),
+                                    .host_level = *std::move(host_level),
+                                    .lane_level = *std::move(lane_level)});
+}
+
 }  // namespace
 
 absl::StatusOr<GroupSet> GroupSet::Create(const Plan& plan, Collective& world,
-                                          const LevelWorlds&,
+                                          const LevelWorlds& levels,
                                           absl::Time deadline) {
   GroupSet set;
   set.shards_.resize(plan.classes.size(), nullptr);
   set.replicas_.resize(plan.classes.size(), nullptr);
   for (const GroupKind& kind : KindsOf(plan)) {
-    const auto living = std::find_if(
-        kind.classes.begin(), kind.classes.end(), [&](int32_t bucket_class) {
-          return plan.LivesOn(bucket_class, world.rank());
-        });
-    std::vector<Rank> members;
-    if (living != kind.classes.end()) {
-      members = kind.of_replicas ? plan.ReplicasOf(*living, world.rank())
-                                 : plan.GroupOf(*living, world.rank());
-    }
+    const OwnGroup own = OwnGroupOf(kind, plan, world.rank());
     absl::StatusOr<std::unique_ptr<Collective>> group =
-        SplitOff(members, kind.name, world, deadline);
+        SplitOff(own.members, kind.name, world, deadline);
+    if (group.ok() && kind.any_is_hierarchical) {
+      group = Compose(
+          *std::move(group), own, kind.name,
+          {.host_level =
+               levels.host_level == nullptr ? &world : levels.host_level,
+           .lane_level =
+               levels.lane_level == nullptr ? &world : levels.lane_level},
+          deadline);
+    }
     if (!group.ok()) return group.status();
     if (*group == nullptr) continue;
     for (const int32_t c : kind.classes) {
