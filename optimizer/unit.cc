@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
       for (const int64_t cols : cut.column_blocks) {
         flops_of_all +=
             static_cast<double>(cut.bank) *
-            ApproximateFlops(rows, cols, NewtonSchulzSteps(options));
+            ApproximateFlops(rows, cols, NewtonSchulzSteps(options.muon));
       }
     }
     if (flops_of_all > kFlopsMax) {
