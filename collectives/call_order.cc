@@ -60,11 +60,14 @@ std::vector<Event> CallOrder::Before(const CallFootprint& call) {
   return ends;
 }
 
-void CallOrder::Posted(const CallFootprint& call, const Work& work) {
-  in_flight_.emplace_back(call, work);
-  work.event().Then([on_error = on_error_](const absl::Status& status) {
+void CallOrder::PartPosted(const Work& part) const {
+  part.event().Then([on_error = on_error_](const absl::Status& status) {
     if (!status.ok()) on_error(status);
   });
+}
+
+void CallOrder::Posted(const CallFootprint& call, const Work& work) {
+  in_flight_.emplace_back(call, work);
 }
 
 }  // namespace muonshard

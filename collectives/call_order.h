@@ -46,15 +46,20 @@ bool ShareLevels(const CallFootprint& a, const CallFootprint& b);
 
 class CallOrder {
  public:
-  // `on_error` is called with the error of each call that ends with one, in
-  // the task that ends it, and does not block.
+  // `on_error` is called with the error of whatever part of a call ends with
+  // one, in the task that ends it, and does not block.
   explicit CallOrder(std::function<void(const absl::Status&)> on_error)
       : on_error_(std::move(on_error)) {}
 
   // The ends of what is in flight and must have ended before `call` starts.
   std::vector<Event> Before(const CallFootprint& call);
 
-  // Takes note of a call that has been posted.
+  // Takes note of a part of a call, one launch, that has been posted. An error
+  // of one part may be what another one waits for in vain.
+  void PartPosted(const Work& part) const;
+  void PartFailed(const absl::Status& error) const { on_error_(error); }
+
+  // Takes note of a call all of which has been posted.
   void Posted(const CallFootprint& call, const Work& work);
 
  private:

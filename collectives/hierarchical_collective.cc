@@ -67,7 +67,7 @@ class HierarchicalCollective final : public Collective {
                    CapabilitiesOf(levels)),
         place_(PlaceIn(levels)),
         levels_(std::make_shared<const HierarchyLevels>(std::move(levels))),
-        // A call that outlives this object breaks nothing: its groups have
+        // A call that outlives this object breaks nothing: its levels have
         // been left.
         order_(std::make_shared<CallOrder>(
             [levels = std::weak_ptr<const HierarchyLevels>(levels_)](

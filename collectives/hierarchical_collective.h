@@ -5,27 +5,40 @@
 //   H x L       hosts and lanes of the group; rank h * L + l is lane l of host
 //   h whole       the group itself, H * L ranks host level  the L ranks of the
 //   own host, in lane order lane level  the H ranks of the own lane, in host
-//   order
+//   order P_r         bytes of segment r; P all of them
 //
 // Operations   ReduceScatterV, AllGatherV, AllReduce and Broadcast go through
-//              the levels; everything else goes through `whole`. The levels
-//              may be of different plugins, and each posts one launch however
-//              many operations are posted together.
-// Bytes        Of a buffer of P bytes, ReduceScatterV and AllGatherV send
-//              (H - 1) P between hosts, all ranks together: 1/L of what a flat
-//              direct algorithm sends.
+//              the levels; everything else, Split too, goes through `whole`.
+//              The levels may be of different plugins, and hierarchies
+//              themselves. Each level posts one launch however many operations
+//              of one kind are posted together.
+// Bytes        Between hosts, all ranks together: ReduceScatterV and AllGatherV
+//              send (H - 1) P, AllReduce twice that, Broadcast (H - 1) P: 1/L
+//              of what a flat direct algorithm sends. Counters are those of the
+//              group: calls as they were made, bytes by rank of `whole`.
 // Ordering     As in collective.h. Operations that share no memory overlap, so
 //              one bucket travels between hosts while the next is reduced
 //              within them; one that touches memory of an earlier one waits
-//              for it.
+//              for it. What goes through `whole` waits for all that is in
+//              flight, and but for messages all that follows waits for it.
+//              Calls of one kind in one batch that share memory which one of
+//              them writes are refused with kInvalidArgument.
+// Memory       A ReduceScatterV holds, until it ends, scratch for the segments
+//              of its lane: the sum of P_(h * L + l) over all h. The others
+//              need none.
 // Numerics     Canonical per level: lanes in order, then hosts in order, with
 //              one rounding per level. A scale s is applied once, by the last
 //              level, but for f16 and bf16, where the host level scales by 1/L
 //              and the lane level by s L, so that no level overflows where the
-//              scaled sum does not. An average has the scale 1/(H L). Sum, min
-//              and max are not scaled.
+//              scaled sum of finite values does not. An average has the scale
+//              1/(H L). Sum, min and max are not scaled, so a sum in 16 bits
+//              may overflow within a host.
 // Errors       As in collective.h. When one level breaks the group is broken,
-//              and with it the other levels.
+//              and with it the other levels, on each rank that has a call in
+//              flight or makes one; deadlines are for the rest. Ranks that
+//              disagree on a call are told where they meet on a level, and so
+//              are those that wait for each other; neither is promised, since
+//              they may meet on none.
 
 #ifndef COLLECTIVES_HIERARCHICAL_COLLECTIVE_H_
 #define COLLECTIVES_HIERARCHICAL_COLLECTIVE_H_
@@ -43,8 +56,8 @@ struct HierarchyLevels {
   std::unique_ptr<Collective> lane_level;
 };
 
-// kInvalidArgument if a level is missing, or its size or the own rank in it
-// does not fit the others.
+// kInvalidArgument if a level is missing or on another runtime, or its size or
+// the own rank in it does not fit the others.
 absl::StatusOr<std::unique_ptr<Collective>> NewHierarchicalCollective(
     HierarchyLevels levels);
 

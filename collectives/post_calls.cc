@@ -123,12 +123,15 @@ void NoteStarted(const Post& post, absl::StatusOr<std::vector<Work>> works,
                  std::vector<Call>& calls, size_t level) {
   for (size_t i = 0; i < post.calls.size(); ++i) {
     Call& call = calls[post.calls[i]];
+    const CallOrder* const order = call.lowered.order.get();
     if (!works.ok()) {
       call.error = works.status();
       post.launches[i]->communicator->Abort(call.error);
+      if (order != nullptr) order->PartFailed(call.error);
       continue;
     }
     Work& work = (*works)[i];
+    if (order != nullptr) order->PartPosted(work);
     // Asking for an event costs a callback, so the last level is not asked.
     if (level + 1 < call.first_level + call.lowered.levels.size()) {
       call.level_ended.push_back(work.event());

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "collectives/call_order.h"
 #include "collectives/operation.h"
 #include "collectives/plugin_communicator.h"
 #include "collectives/plugin_instance.h"
@@ -174,6 +175,175 @@ TEST_F(PostCallsTest, ACallWithoutLevelsHasEnded) {
   ASSERT_THAT(works, IsOk());
   EXPECT_THAT(works->front().Wait(absl::InfinitePast()), IsOk());
   EXPECT_THAT(runtime_.TakeLines(), ElementsAre());
+}
+
+// Calls of one order, over one communicator for each level.
+class OrderedCallsTest : public PostCallsTest {
+ protected:
+  // From `from` over `scratch` to `to`, one level each.
+  LoweredCall Ordered(OperationKind kind, const std::vector<float>& from,
+                      std::vector<float>& scratch, std::vector<float>& to) {
+    LoweredCall call = {.levels = {{{hosts_, Copy(from, scratch)}},
+                                   {{lanes_, Copy(scratch, to)}}},
+                        .order = order_};
+    Operation operation = Copy(from, to, {.label = "call"});
+    operation.kind = kind;
+    call.footprint = FootprintOf(operation, /*through_levels=*/true);
+    return call;
+  }
+  LoweredCall Ordered(OperationKind kind) {
+    return Ordered(kind, in_, scratch_, out_);
+  }
+  // Goes past the levels.
+  LoweredCall OrderedBarrier() {
+    const Operation barrier = {.kind = OperationKind::kBarrier};
+    return {.levels = {{{lanes_, barrier}}},
+            .order = order_,
+            .footprint = FootprintOf(barrier, /*through_levels=*/false)};
+  }
+
+  std::vector<absl::Status> errors_;
+  const std::shared_ptr<CallOrder> order_ = std::make_shared<CallOrder>(
+      [this](const absl::Status& error) { errors_.push_back(error); });
+  std::vector<float> scratch2_ = std::vector<float>(3);
+  std::vector<float> out2_ = std::vector<float>(3);
+};
+
+TEST_F(OrderedCallsTest, CallsOfOneKindShareTheirLevels) {
+  std::vector<LoweredCall> calls;
+  calls.push_back(Ordered(OperationKind::kAllReduce));
+  calls.push_back(Ordered(OperationKind::kAllReduce, in_, scratch2_, out2_));
+  ASSERT_THAT(PostCalls(std::move(calls)), IsOk());
+  EXPECT_THAT(runtime_.TakeLines(), ElementsAre("0 post of 2", "0 post of 2"));
+}
+
+TEST_F(OrderedCallsTest, CallsOfOneKindThatShareMemoryAreNotPostedTogether) {
+  std::vector<LoweredCall> calls;
+  calls.push_back(Ordered(OperationKind::kAllReduce));
+  calls.push_back(Ordered(OperationKind::kAllReduce, out_, scratch2_, out2_));
+  EXPECT_THAT(PostCalls(std::move(calls)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "AllReduce \"call\" shares memory with AllReduce"));
+  EXPECT_THAT(runtime_.TakeLines(), ElementsAre());
+}
+
+// A gather over the memory that a reduction has written, and a barrier between
+// two others: each has levels of its own, in the order of the batch.
+TEST_F(OrderedCallsTest, CallsOfDifferentKindsFollowEachOther) {
+  EventSource gate(runtime_);
+  std::vector<LoweredCall> calls;
+  calls.push_back(Ordered(OperationKind::kReduceScatterV));
+  calls.front().ready = {gate.event()};
+  calls.push_back(OrderedBarrier());
+  calls.push_back(Ordered(OperationKind::kAllGatherV, out_, scratch2_, out2_));
+  const auto works = PostCalls(std::move(calls));
+  ASSERT_THAT(works, IsOk());
+  EXPECT_THAT(runtime_.TakeLines(),
+              ElementsAre("0 post of 1", "0 post of 1", "0 post of 1",
+                          "0 post of 1", "0 post of 1"));
+  for (const Work& work : *works) EXPECT_FALSE(work.done());
+  gate.Complete(absl::OkStatus());
+  for (const Work& work : *works) {
+    EXPECT_THAT(work.Wait(absl::InfiniteFuture()), IsOk());
+  }
+  EXPECT_THAT(out2_, ElementsAre(1, 2, 3));
+}
+
+// The first level of the second call has a communicator of its own, which does
+// not know of the first call.
+TEST_F(OrderedCallsTest, ACallWaitsForAnEarlierPostWhoseMemoryItShares) {
+  const std::shared_ptr<PluginCommunicator> apart =
+      NewCommunicator(plugin_, "apart");
+  EventSource gate(runtime_);
+  LoweredCall first = Ordered(OperationKind::kReduceScatterV);
+  first.ready = {gate.event()};
+  ASSERT_THAT(Post(std::move(first)), IsOk());
+
+  LoweredCall disjoint =
+      Ordered(OperationKind::kReduceScatterV, in_, scratch2_, scratch2_);
+  disjoint.levels = {{{apart, Copy(in_, scratch2_)}}};
+  const auto overlapping = Post(std::move(disjoint));
+  ASSERT_THAT(overlapping, IsOk());
+  EXPECT_TRUE(overlapping->front().done());
+
+  LoweredCall second =
+      Ordered(OperationKind::kReduceScatterV, out_, out2_, out2_);
+  second.levels = {{{apart, Copy(out_, out2_)}}};
+  const auto behind = Post(std::move(second));
+  ASSERT_THAT(behind, IsOk());
+  EXPECT_FALSE(behind->front().done());
+  gate.Complete(absl::OkStatus());
+  EXPECT_TRUE(behind->front().done());
+  EXPECT_THAT(out2_, ElementsAre(1, 2, 3));
+}
+
+TEST_F(OrderedCallsTest, ALevelWithoutLaunchesPassesOnWhatTheCallWaitsFor) {
+  EventSource gate(runtime_);
+  LoweredCall call = Ordered(OperationKind::kBroadcast);
+  call.levels.front().clear();
+  call.ready = {gate.event()};
+  const auto works = Post(std::move(call));
+  ASSERT_THAT(works, IsOk());
+  EXPECT_FALSE(works->front().done());
+  gate.Complete(absl::OkStatus());
+  EXPECT_TRUE(works->front().done());
+}
+
+TEST_F(OrderedCallsTest, ScratchLivesUntilTheCallHasEndedWhoeverHoldsItsWork) {
+  EventSource gate(runtime_);
+  auto scratch = std::make_shared<const int>(7);
+  const std::weak_ptr<const int> watch = scratch;
+  LoweredCall call = Ordered(OperationKind::kReduceScatterV);
+  call.ready = {gate.event()};
+  call.scratch.push_back(std::move(scratch));
+  ASSERT_THAT(Post(std::move(call)), IsOk());
+  EXPECT_FALSE(watch.expired());
+  gate.Complete(absl::OkStatus());
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(OrderedCallsTest, ScratchIsFreedWhereNothingWasStarted) {
+  auto scratch = std::make_shared<const int>(7);
+  const std::weak_ptr<const int> watch = scratch;
+  hosts_->Abort(absl::UnavailableError("power cut"));
+  LoweredCall call = Ordered(OperationKind::kReduceScatterV);
+  call.scratch.push_back(std::move(scratch));
+  EXPECT_THAT(Post(std::move(call)), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_TRUE(watch.expired());
+}
+
+// The first level still waits; the order hears of the second at once.
+TEST_F(OrderedCallsTest, TheOrderHearsOfTheErrorOfAnyPart) {
+  EventSource gate(runtime_);
+  LoweredCall call = Ordered(OperationKind::kReduceScatterV);
+  call.ready = {gate.event()};
+  const auto works = Post(std::move(call));
+  ASSERT_THAT(works, IsOk());
+  EXPECT_TRUE(errors_.empty());
+  lanes_->Break(absl::UnavailableError("power cut"));
+  EXPECT_THAT(errors_, ElementsAre(StatusIs(absl::StatusCode::kUnavailable,
+                                            "power cut")));
+  EXPECT_FALSE(works->front().done());
+  gate.Complete(absl::OkStatus());
+  EXPECT_THAT(works->front().Wait(absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(OrderedCallsTest, TheOrderHearsOfAPartThatCannotBePosted) {
+  LoweredCall call = Ordered(OperationKind::kReduceScatterV);
+  call.levels.back().front().operation.options.label = "refused";
+  ASSERT_THAT(Post(std::move(call)), IsOk());
+  EXPECT_THAT(errors_, ElementsAre(StatusIs(
+                           absl::StatusCode::kFailedPrecondition, "refused")));
+}
+
+TEST_F(PostCallsTest, BreakKeepsTheCodeThatAbortReplaces) {
+  hosts_->Break(absl::DataLossError("flipped bit"));
+  EXPECT_THAT(hosts_->Health(),
+              StatusIs(absl::StatusCode::kDataLoss, "flipped bit"));
+  lanes_->Abort(absl::DataLossError("flipped bit"));
+  EXPECT_THAT(lanes_->Health(),
+              StatusIs(absl::StatusCode::kAborted, "flipped bit"));
 }
 
 TEST_F(PostCallsTest, SplitNeedsASlot) {
