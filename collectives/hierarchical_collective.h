@@ -16,10 +16,11 @@
 //              send (H - 1) P, AllReduce twice that, Broadcast (H - 1) P: 1/L
 //              of what a flat direct algorithm sends. Counters are those of the
 //              group: calls as they were made, bytes by rank of `whole`.
-// Ordering     As in collective.h. Operations that share no memory overlap, so
-//              one bucket travels between hosts while the next is reduced
-//              within them; one that touches memory of an earlier one waits
-//              for it. What goes through `whole` waits for all that is in
+// Ordering     As in collective.h. Each level runs what it gets in order, and
+//              operations that share no memory wait for nothing else: one
+//              bucket travels between hosts while the next is reduced within
+//              them. One that touches memory of an earlier one waits for it.
+//              What goes through `whole` waits for all that is in
 //              flight, and but for messages all that follows waits for it.
 //              Calls of one kind in one batch that share memory which one of
 //              them writes are refused with kInvalidArgument.

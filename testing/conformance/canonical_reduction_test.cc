@@ -54,6 +54,48 @@ TEST(CanonicalReductionTest, TakesTheLeastAndTheGreatest) {
                         One<int64_t>(DataType::kI64, 7)));
 }
 
+// From the left, 2^24 swallows each 1; the second host keeps its own.
+TEST(CanonicalReductionTest, AHierarchyFoldsLanesAndThenHosts) {
+  const auto terms = Each<float>(DataType::kF32, {0x1p24F, 1, 1, -0x1p24F});
+  EXPECT_TRUE(HasBitsOf(CanonicalReduction(terms, Reduction::Sum(), 1),
+                        One<float>(DataType::kF32, 0)));
+  EXPECT_TRUE(HasBitsOf(CanonicalReduction(terms, Reduction::Sum(), 2),
+                        One<float>(DataType::kF32, 1)));
+}
+
+// 2048 + 1 is no f16: rounded by the host, the 1 is lost to the next level.
+TEST(CanonicalReductionTest, AHierarchyRoundsOncePerLevel) {
+  constexpr uint16_t k1 = 0x3C00;
+  constexpr uint16_t k2048 = 0x6800;
+  constexpr uint16_t k2050 = 0x6801;
+  const auto terms = Each<uint16_t>(DataType::kF16, {k2048, k1, k1, 0});
+  EXPECT_TRUE(HasBitsOf(CanonicalReduction(terms, Reduction::Sum(), 1),
+                        One(DataType::kF16, k2050)));
+  EXPECT_TRUE(HasBitsOf(CanonicalReduction(terms, Reduction::Sum(), 2),
+                        One(DataType::kF16, k2048)));
+}
+
+// (1 + 2) / 2 + (4 + 8) / 2 is exact, and so is a quarter of twice that. The
+// sums of hosts of the largest f16 are infinite, and their means are not.
+TEST(CanonicalReductionTest, In16BitsEachLevelOfAHierarchyIsAMean) {
+  constexpr uint16_t k1 = 0x3C00;
+  constexpr uint16_t k2 = 0x4000;
+  constexpr uint16_t k4 = 0x4400;
+  constexpr uint16_t k8 = 0x4800;
+  constexpr uint16_t k3_75 = 0x4380;
+  const auto terms = Each<uint16_t>(DataType::kF16, {k1, k2, k4, k8});
+  EXPECT_TRUE(HasBitsOf(CanonicalReduction(terms, Reduction::Average(), 2),
+                        One(DataType::kF16, k3_75)));
+  constexpr uint16_t kLargest = 0x7BFF;
+  const auto large =
+      Each<uint16_t>(DataType::kF16, {kLargest, kLargest, kLargest, kLargest});
+  for (const Reduction& mean :
+       {Reduction::Average(), Reduction::ScaledSum(0.25)}) {
+    EXPECT_TRUE(HasBitsOf(CanonicalReduction(large, mean, 2),
+                          One(DataType::kF16, kLargest)));
+  }
+}
+
 TEST(CanonicalReductionTest, AnotherOrderIsNearAndAWrongTermIsNot) {
   const auto terms = Each<float>(DataType::kF32, {0x1p24F, 1, -0x1p24F});
   for (const float other_order : {0.0F, 1.0F, 2.0F}) {
