@@ -32,6 +32,8 @@ struct HierarchyShape {
   }
 };
 
+inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
+
 // Degenerate, even and odd ones.
 inline constexpr HierarchyShape kHierarchyShapes[] = {
     {1, 3}, {3, 1}, {2, 2}, {3, 2}, {2, 3}};
@@ -83,8 +85,6 @@ class HierarchyTest : public ::testing::TestWithParam<RuntimeCase> {
     return work->Wait(GuardDeadline(context.runtime));
   }
 };
-
-inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
 
 }  // namespace muonshard::testing
 
