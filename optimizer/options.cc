@@ -56,6 +56,28 @@ absl::Status ValidateStep(const OptimizerOptions& options) {
 
 }  // namespace
 
+absl::string_view HierarchyName(Hierarchy hierarchy) {
+  switch (hierarchy) {
+    case Hierarchy::kOff:
+      return "off";
+    case Hierarchy::kOn:
+      return "on";
+    case Hierarchy::kAuto:
+      return "auto";
+  }
+  return "unknown";
+}
+
+absl::string_view GatherModeName(GatherMode mode) {
+  switch (mode) {
+    case GatherMode::kEager:
+      return "eager";
+    case GatherMode::kLazy:
+      return "lazy";
+  }
+  return "unknown";
+}
+
 absl::Status Validate(const OptimizerOptions& options) {
   if (absl::Status s = Validate(options.muon); !s.ok()) return s;
   if (absl::Status s = ValidateAdamW(options.adamw); !s.ok()) return s;

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "optimizer/muon_options.h"
 
@@ -77,6 +78,9 @@ struct OptimizerOptions {
   // How long any wait for another rank may take; finite and > 0.
   absl::Duration timeout = absl::Minutes(5);
 };
+
+absl::string_view HierarchyName(Hierarchy hierarchy);
+absl::string_view GatherModeName(GatherMode mode);
 
 absl::Status Validate(const OptimizerOptions& options);
 

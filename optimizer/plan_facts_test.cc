@@ -113,7 +113,16 @@ TEST(PlanLinesTest, EveryOptionIsInALineOfItsOwn) {
         [](OptimizerOptions& o) { o.plan.buckets_per_part = 7; }},
        {"plan.rank_memory_bytes_max",
         [](OptimizerOptions& o) { o.plan.rank_memory_bytes_max = 1 << 30; }},
+       {"plan.hierarchy",
+        [](OptimizerOptions& o) { o.plan.hierarchy = Hierarchy::kOff; }},
        {"overlap", [](OptimizerOptions& o) { o.overlap = !o.overlap; }},
+       {"gather", [](OptimizerOptions& o) { o.gather = GatherMode::kEager; }},
+       {"master_weights",
+        [](OptimizerOptions& o) { o.master_weights = false; }},
+       {"release_gradients",
+        [](OptimizerOptions& o) { o.release_gradients = true; }},
+       {"equality_check_interval",
+        [](OptimizerOptions& o) { ++o.equality_check_interval; }},
        {"synchronous_errors",
         [](OptimizerOptions& o) {
           o.synchronous_errors = !o.synchronous_errors;
@@ -178,6 +187,16 @@ TEST(PlanLinesTest, EveryFieldOfAParameterIsInTheLineThatNamesIt) {
        [](ParameterSpec& s) {
          s.roles = {{"dp", AxisRole::kReplicate}};
        }},
+      {"coordinates=[dp:0,ep:1]",
+       [](ParameterSpec& s) {
+         s.roles = {{"dp", AxisRole::kDistinct}, {"ep", AxisRole::kDistinct}};
+         s.coordinates = {{"ep", {1}}, {"dp", {0}}};
+       }},
+      {"blocks.padding=2", [](ParameterSpec& s) { s.blocks.padding = 2; }},
+      {"check_ins=sync_only",
+       [](ParameterSpec& s) { s.check_ins = CheckIns::kSyncOnly; }},
+      {"schedule=\"warm\\nup\"",
+       [](ParameterSpec& s) { s.schedule = "warm\nup"; }},
       {"gradient_mode=view",
        [](ParameterSpec& s) { s.gradient_mode = GradientMode::kView; }},
       {"gradient_mode=accumulate",
@@ -197,6 +216,51 @@ TEST(PlanLinesTest, EveryFieldOfAParameterIsInTheLineThatNamesIt) {
     EXPECT_THAT(line, StartsWith("parameter 2 \"blocks.1.w\" "));
     EXPECT_THAT(line, HasSubstr(text));
   }
+}
+
+// Over axes of the same data, all parameters need to have such roles.
+TEST(PlanLinesTest, EveryRoleIsInTheLineOfItsParameter) {
+  const auto line = [](const ParameterSpec& spec) {
+    Inputs inputs;
+    inputs.specs = {spec};
+    const std::vector<std::string> lines = MakePlan(inputs).lines;
+    return *std::find_if(lines.begin(), lines.end(), [](const auto& text) {
+      return text.rfind("parameter 0 ", 0) == 0;
+    });
+  };
+  ParameterSpec spec = {.name = "w", .shape = {6, 8}, .rule = Rule::kMuon};
+  spec.roles = {{"dp", AxisRole::kDuplicate}, {"ep", AxisRole::kPartial}};
+  spec.coordinates = {{"ep", {1}}};
+  EXPECT_THAT(line(spec), HasSubstr(" roles=[dp:duplicate,ep:partial] "
+                                    "coordinates=[ep:1] blockwise=0 "));
+  spec.coordinates = {{"ep", {0, 1}}};
+  EXPECT_THAT(line(spec), HasSubstr(" coordinates=[] "));
+  spec = {.name = "w", .shape = {6, 8}, .rule = Rule::kMuon};
+  spec.roles = {{"ep", AxisRole::kSlice}};
+  spec.blockwise = true;
+  EXPECT_THAT(line(spec), HasSubstr(" roles=[dp:shard,ep:slice] "
+                                    "coordinates=[] blockwise=1 "));
+}
+
+TEST(PlanLinesTest, LevelsAreAgreedOn) {
+  const Plan plan = MakePlan({});
+  EXPECT_THAT(plan.lines,
+              Contains("levels of class 0 shards groups=1 hosts=2 lanes=2"));
+  Inputs inputs;
+  for (ParameterSpec& spec : inputs.specs) {
+    spec.roles = {{"dp", AxisRole::kReplicate}};
+  }
+  EXPECT_THAT(MakePlan(inputs).lines,
+              Contains("levels of class 0 replicas groups=2 hosts=2 lanes=1"));
+}
+
+TEST(PlanLinesTest, ClassesThatShareNoBucketAreToldApart) {
+  Inputs inputs;
+  inputs.specs[1].check_ins = CheckIns::kSyncOnly;
+  EXPECT_THAT(MakePlan(inputs).lines,
+              Contains(HasSubstr("gradient_dtype=f32 parameter_dtype=f32 "
+                                 "sync_only=1 group_size=4 replica_size=1 "
+                                 "in_rank_order=0")));
 }
 
 TEST(PlanLinesTest, NamesAndOrderAreAgreedOn) {

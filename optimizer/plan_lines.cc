@@ -69,7 +69,12 @@ void AddOptions(const OptimizerOptions& options,
   add("plan.bucket_bytes_max", plan.bucket_bytes_max);
   add("plan.buckets_per_part", plan.buckets_per_part);
   add("plan.rank_memory_bytes_max", plan.rank_memory_bytes_max);
+  add("plan.hierarchy", HierarchyName(plan.hierarchy));
   add("overlap", options.overlap ? 1 : 0);
+  add("gather", GatherModeName(options.gather));
+  add("master_weights", options.master_weights ? 1 : 0);
+  add("release_gradients", options.release_gradients ? 1 : 0);
+  add("equality_check_interval", options.equality_check_interval);
   add("synchronous_errors", options.synchronous_errors ? 1 : 0);
   add("timeout", absl::FormatDuration(options.timeout));
 }
@@ -96,6 +101,19 @@ std::string RolesText(const ParameterSpec& spec, const Mesh& mesh) {
       });
 }
 
+// "[pp:0+3]": where the parameter lives not at all coordinates of an axis.
+std::string CoordinatesText(const ParameterSpec& spec, const Mesh& mesh) {
+  std::vector<std::string> axes;
+  for (const MeshAxis& axis : mesh.axes()) {
+    const auto listed = spec.coordinates.find(axis.name);
+    if (listed == spec.coordinates.end()) continue;
+    if (listed->second.size() == static_cast<size_t>(axis.degree)) continue;
+    axes.push_back(
+        absl::StrCat(axis.name, ":", absl::StrJoin(listed->second, "+")));
+  }
+  return ListText(axes);
+}
+
 std::string ParameterLine(const Plan& plan, size_t index) {
   const ParameterSpec& spec = plan.specs[index];
   std::string line = absl::StrCat(
@@ -105,25 +123,42 @@ std::string ParameterLine(const Plan& plan, size_t index) {
       " rule=", RuleName(spec.rule),
       " fan_out_dimension=", spec.fan_out_dimension,
       " blocks.dimension=", spec.blocks.dimension,
-      " blocks.sizes=", ListText(spec.blocks.sizes));
+      " blocks.sizes=", ListText(spec.blocks.sizes),
+      " blocks.padding=", spec.blocks.padding);
   absl::StrAppend(&line, " roles=[", RolesText(spec, plan.mesh),
-                  "] gradient_mode=", GradientModeName(spec.gradient_mode),
+                  "] coordinates=", CoordinatesText(spec, plan.mesh),
+                  " blockwise=", spec.blockwise ? 1 : 0,
+                  " gradient_mode=", GradientModeName(spec.gradient_mode),
                   " absent_gradient=", AbsentGradientName(spec.absent_gradient),
                   " check_ins=", CheckInsName(spec.check_ins),
                   " learning_rate_scale=", Text(spec.learning_rate_scale),
-                  " weight_decay=", spec.weight_decay ? 1 : 0,
+                  " schedule=\"", absl::CEscape(spec.schedule),
+                  "\" weight_decay=", spec.weight_decay ? 1 : 0,
                   " divisor=", plan.divisors[index]);
   return line;
 }
 
+// Where it lives is in the lines of its parameters.
 std::string ClassLine(const BucketClass& bucket_class, size_t index) {
   return absl::StrCat(
       "class ", index, " shard=", ListText(bucket_class.shard_axes),
       " replicate=", ListText(bucket_class.replicate_axes),
+      " partial=", ListText(bucket_class.partial_axes),
+      " duplicate=", ListText(bucket_class.duplicate_axes),
       " gradient_dtype=", DataTypeName(bucket_class.gradient_dtype),
       " parameter_dtype=", DataTypeName(bucket_class.parameter_dtype),
+      " sync_only=", bucket_class.sync_only ? 1 : 0,
       " group_size=", bucket_class.group_size,
-      " replica_size=", bucket_class.replica_size);
+      " replica_size=", bucket_class.replica_size,
+      " in_rank_order=", bucket_class.in_rank_order ? 1 : 0);
+}
+
+std::string SpreadLine(const GroupSpread& spread) {
+  return absl::StrCat("levels of class ", spread.bucket_class,
+                      spread.of_replicas ? " replicas" : " shards",
+                      " groups=", spread.group_count,
+                      " hosts=", spread.levels.hosts,
+                      " lanes=", spread.levels.lanes);
 }
 
 // Places of all pieces as one hash: a bucket can have one for each rank.
@@ -157,6 +192,9 @@ std::vector<std::string> DescribePlan(const Plan& plan,
   }
   for (size_t i = 0; i < plan.classes.size(); ++i) {
     lines.push_back(ClassLine(plan.classes[i], i));
+  }
+  for (const GroupSpread& spread : plan.spreads) {
+    lines.push_back(SpreadLine(spread));
   }
   for (size_t i = 0; i < plan.buckets.size(); ++i) {
     lines.push_back(BucketLine(plan.buckets[i], i));

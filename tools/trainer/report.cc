@@ -20,18 +20,6 @@ double Median(std::vector<double> values) {
   return (values[middle - 1] + values[middle]) / 2;
 }
 
-absl::string_view HierarchyName(Hierarchy hierarchy) {
-  switch (hierarchy) {
-    case Hierarchy::kOff:
-      return "off";
-    case Hierarchy::kOn:
-      return "on";
-    case Hierarchy::kAuto:
-      return "auto";
-  }
-  return "unknown";
-}
-
 void WriteOptions(const TrainOptions& options, JsonWriter& json) {
   json.Key("options");
   json.BeginObject();
@@ -42,8 +30,7 @@ void WriteOptions(const TrainOptions& options, JsonWriter& json) {
   json.IntegerField("accumulate", options.micro_batches);
   json.NumberField("bucket_mib", options.bucket_mib);
   json.BoolField("overlap", options.overlap);
-  json.TextField("gather",
-                 options.gather == GatherMode::kEager ? "eager" : "lazy");
+  json.TextField("gather", GatherModeName(options.gather));
   json.TextField("hierarchical", HierarchyName(options.hierarchy));
   json.TextField("precision", PrecisionName(options.precision));
   json.BoolField("scaler", options.scaler);
