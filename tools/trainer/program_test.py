@@ -126,6 +126,24 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(by_name["plugin_path"], PLUGIN_COPY)
         self.assertNotEqual(by_name["loss"], self.usual["loss"])
 
+    def test_every_path_at_once_learns_and_is_verified(self):
+        report = self.report(
+            "--ranks=8", "--mesh", "moe_sharding=2,ep=4", "--experts=4",
+            "--hierarchical=on", "--lanes-per-node=4", "--overlap=on",
+            "--precision=fp16", "--scaler", "--accumulate=2", "--clip=1.0",
+            "--gather=lazy", "--verify", "--steps=60", "--interval=20",
+            "--lr=0.02", "--adamw-lr=0.02")
+        self.assertEqual(report["verify"], {"max_abs_difference": 0, "different_count": 0})
+        # What it costs to know no more than which 28 bytes the text is made of.
+        self.assertLess(report["loss"]["held_out_last"], math.log(28))
+        self.assertGreater(report["loss_scale"], 1)
+        self.assertLess(report["skipped_steps"], 30)
+        # 8 ranks, 2 micro-batches of 2 sequences of 8 bytes, 1 layer, 60 steps.
+        self.assertEqual(sum(report["experts"]["positions"]), 8 * 2 * 2 * 8 * 60)
+        self.assertEqual(report["plan"]["groups"], [
+            {"axes": "moe_sharding+ep", "size": 8, "hosts": 2, "lanes": 4},
+            {"axes": "moe_sharding", "size": 2, "hosts": 1, "lanes": 1}])
+
     def check_error(self, want, status, *arguments, program=TRAIN):
         done = self.run_program(*arguments, program=program)
         self.assertEqual(done.returncode, status, done.stderr)
@@ -137,6 +155,10 @@ class ProgramTest(unittest.TestCase):
         self.check_error('write --verify=off', 2, "--verify", "off")
         self.check_error("is empty", 1, "--data", empty)
         self.check_error(empty, 1, "--plugin", empty)
+        self.check_error("--experts: want a multiple of 2", 2,
+                         "--mesh=ep=2", "--experts=3")
+        self.check_error("want auto or off, got on", 1, "--data", self.data,
+                         "--hierarchical=on")
         done = self.run_program("--report=/no/such/folder/r.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/no/such/folder/r.json", done.stderr)

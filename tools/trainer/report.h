@@ -5,7 +5,8 @@
 //   time_ms.step_median           median over steps of the mean over ranks
 //   time_ms.newton_schulz         mean over steps and ranks
 //   time_ms.exposed_communication mean over steps and ranks of the time in
-//                                 which a program waited for another rank
+//                                 which a program waited, in the optimizer, for
+//                                 another rank
 //   wire_bytes.total_per_rank     payload bytes that each rank sent for buckets
 //                                 in all steps, counted by the plugin; without
 //                                 start-up

@@ -4,28 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
 #include <limits>
+#include <span>
 #include <string>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "tools/trainer/tiny_run.h"
 
 namespace muonshard {
 namespace {
 
 using ::testing::AllOf;
+using testing::ExpectPlannedBytes;
+using testing::ExpectVerified;
 using ::testing::HasSubstr;
-
-// 4 KiB that repeat, so that a tiny model learns in a few steps.
-std::string TinyText() {
-  const std::string path = absl::StrCat(::testing::TempDir(), "/tiny.txt");
-  std::ofstream file(path, std::ios::binary);
-  for (int i = 0; i < 256; ++i) file << "abcdefghijklmno\n";
-  return path;
-}
+using testing::Quiet;
+using testing::TinyText;
 
 TrainOptions TinyOptions(int32_t ranks) {
   TrainOptions options;
@@ -44,10 +41,6 @@ std::span<float> Floats(std::span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-absl::StatusOr<TrainResult> Quiet(const TrainOptions& options) {
-  return Train(options, [](const std::string&) {});
-}
-
 using VerifyCase = std::tuple<int32_t, bool, double, double>;
 
 class VerifiedTrainingTest : public ::testing::TestWithParam<VerifyCase> {};
@@ -59,16 +52,10 @@ TEST_P(VerifiedTrainingTest, EqualsTheUnshardedOptimizerBitForBit) {
   options.clip_norm = clip_norm;
   options.bucket_mib = bucket_mib;
   const absl::StatusOr<TrainResult> result = Quiet(options);
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_TRUE(result->verify_max_abs_difference.has_value());
-  EXPECT_EQ(*result->verify_max_abs_difference, 0);
-  EXPECT_EQ(result->verify_different_count, 0);
+  ExpectVerified(result);
+  ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->skipped_steps, 0);
-  for (const RankBytes& bytes : result->ranks) {
-    EXPECT_EQ(
-        bytes.bucket_bytes_sent,
-        static_cast<uint64_t>(options.steps * bytes.bucket_bytes_planned));
-  }
+  ExpectPlannedBytes(*result, options.steps);
 }
 
 // A bucket of one parameter each, of a few, of all; a clip that acts (a first
