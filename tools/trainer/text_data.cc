@@ -2,59 +2,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tools/trainer/input_file.h"
 #include "tools/trainer/random_bits.h"
 
 namespace muonshard {
 namespace {
 
 namespace fs = std::filesystem;
-
-absl::string_view KindOf(const fs::file_status& status) {
-  switch (status.type()) {
-    case fs::file_type::directory:
-      return "a folder";
-    case fs::file_type::character:
-    case fs::file_type::block:
-      return "a device";
-    case fs::file_type::fifo:
-      return "a pipe";
-    default:
-      return "something else";
-  }
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) {
-    return absl::NotFoundError(
-        absl::StrCat("data: no such file: \"", path, "\""));
-  }
-  // A device may have no end.
-  if (status.type() != fs::file_type::regular) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "data: want a regular file, got ", KindOf(status), ": \"", path, "\""));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::vector<char> block(size_t{1} << 16);
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block.data(), static_cast<size_t>(file.gcount()));
-  }
-  // A file that did not open fails too, but only the end of one sets eof.
-  if (file.bad() || !file.eof()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data: want a file that can be read to its end, got \"",
-                     path, "\" and ", text.size(), " bytes of it"));
-  }
-  return text;
-}
 
 void AppendWindow(std::span<const uint8_t> text, size_t start, int64_t context,
                   TokenBatch& batch) {
@@ -91,7 +49,7 @@ absl::StatusOr<TextData> TextData::Checked(std::string source, std::string text,
 
 absl::StatusOr<TextData> TextData::FromFile(const std::string& path,
                                             int64_t context) {
-  absl::StatusOr<std::string> text = ReadFile(path);
+  absl::StatusOr<std::string> text = ReadFile("data", path);
   if (!text.ok()) return text.status();
   return Checked(path, *std::move(text), context);
 }
@@ -116,7 +74,7 @@ absl::StatusOr<TextData> TextData::FromFolder(const std::string& folder,
   std::sort(paths.begin(), paths.end());
   std::string all;
   for (const std::string& path : paths) {
-    absl::StatusOr<std::string> text = ReadFile(path);
+    absl::StatusOr<std::string> text = ReadFile("data", path);
     if (!text.ok()) return text.status();
     all += *text;
   }
