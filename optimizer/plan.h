@@ -69,9 +69,6 @@ struct Plan {
   // there is no unit. No plan of whole matrices can be below 1.
   double imbalance() const { return imbalance_value; }
 
-  // A table for a person: what is sharded how, owners, bytes, balance.
-  std::string Report() const;
-
   Mesh mesh;
   HostMap hosts;
   Hierarchy hierarchy = Hierarchy::kAuto;

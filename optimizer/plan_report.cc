@@ -1,3 +1,5 @@
+#include "optimizer/plan_report.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "collectives/data_type.h"
 #include "optimizer/plan.h"
+#include "optimizer/plan_report_detail.h"
 
 namespace muonshard {
 namespace {
@@ -18,8 +21,9 @@ namespace {
 // Of more ranks, only the heaviest are listed.
 constexpr size_t kListedRanksMax = 16;
 
+double Mebibytes(double bytes) { return bytes / (1 << 20); }
 double Mebibytes(int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
+  return Mebibytes(static_cast<double>(bytes));
 }
 
 double Gigaflops(double flops) { return flops * 1e-9; }
@@ -53,18 +57,32 @@ std::string AxesText(const std::vector<std::string>& axes) {
   return axes.empty() ? "-" : absl::StrJoin(axes, ",");
 }
 
-std::string DistinctAxesText(const Plan& plan,
-                             const BucketClass& bucket_class) {
+// The axes over which other values live: those that nothing is reduced over
+// and that hold no duplicates.
+std::string ApartAxesText(const Plan& plan, const BucketClass& bucket_class) {
   std::vector<std::string> axes;
   for (const MeshAxis& axis : plan.mesh.axes()) {
     const auto lists = [&axis](const std::vector<std::string>& names) {
       return std::find(names.begin(), names.end(), axis.name) != names.end();
     };
-    if (lists(bucket_class.shard_axes)) continue;
-    if (lists(bucket_class.replicate_axes)) continue;
+    if (lists(bucket_class.shard_axes) || lists(bucket_class.replicate_axes) ||
+        lists(bucket_class.partial_axes) ||
+        lists(bucket_class.duplicate_axes)) {
+      continue;
+    }
     axes.push_back(axis.name);
   }
   return AxesText(axes);
+}
+
+// "pp=0,3" where parameters live at these coordinates alone.
+std::string CoordinatesText(const BucketClass& bucket_class) {
+  if (bucket_class.coordinates.empty()) return "all";
+  return absl::StrJoin(bucket_class.coordinates, " ",
+                       [](std::string* out, const auto& listed) {
+                         absl::StrAppend(out, listed.first, "=",
+                                         absl::StrJoin(listed.second, ","));
+                       });
 }
 
 void AppendSummary(const Plan& plan, std::string* out) {
@@ -97,21 +115,67 @@ void AppendClasses(const Plan& plan, std::string* out) {
   for (const Bucket& bucket : plan.buckets) {
     Add(plan, bucket, totals[static_cast<size_t>(bucket.bucket_class)]);
   }
-  absl::StrAppendFormat(out, "\n%5s  %-16s %-12s %-12s %6s %9s %7s %8s %8s\n",
-                        "class", "sharded", "replicated", "distinct", "ranks",
-                        "grad/par", "units", "adamw", "buckets");
+  absl::StrAppendFormat(
+      out, "\n%5s  %-20s %-11s %-9s %-9s %-9s %-9s %6s %6s %9s %7s %7s %7s\n",
+      "class", "sharded", "replicated", "partial", "duplicate", "apart", "at",
+      "ranks", "copies", "grad/par", "units", "adamw", "buckets");
   for (size_t i = 0; i < totals.size(); ++i) {
     const BucketClass& bucket_class = plan.classes[i];
     const std::string types =
         absl::StrCat(DataTypeName(bucket_class.gradient_dtype), "/",
                      DataTypeName(bucket_class.parameter_dtype));
-    absl::StrAppendFormat(out, "%5d  %-16s %-12s %-12s %6d %9s %7d %8d %8d\n",
-                          i, AxesText(bucket_class.shard_axes),
-                          AxesText(bucket_class.replicate_axes),
-                          DistinctAxesText(plan, bucket_class),
-                          bucket_class.group_size, types, totals[i].units,
-                          totals[i].adamw_parameters, totals[i].buckets);
+    absl::StrAppendFormat(
+        out, "%5d  %-20s %-11s %-9s %-9s %-9s %-9s %6d %6d %9s %7d %7d %7d%s\n",
+        i, AxesText(bucket_class.shard_axes),
+        AxesText(bucket_class.replicate_axes),
+        AxesText(bucket_class.partial_axes),
+        AxesText(bucket_class.duplicate_axes),
+        ApartAxesText(plan, bucket_class), CoordinatesText(bucket_class),
+        bucket_class.group_size, bucket_class.replica_size, types,
+        totals[i].units, totals[i].adamw_parameters, totals[i].buckets,
+        bucket_class.sync_only ? "  reduced by Finish alone" : "");
   }
+}
+
+// How the groups of several ranks reduce and gather.
+void AppendGroups(const Plan& plan, std::string* out) {
+  if (plan.spreads.empty()) return;
+  absl::StrAppendFormat(out, "\n%5s  %-10s %6s  %s\n", "class", "over",
+                        "groups", "levels");
+  for (const GroupSpread& spread : plan.spreads) {
+    const std::string levels =
+        spread.levels.hierarchical()
+            ? absl::StrCat("two: ", spread.levels.hosts, " hosts of ",
+                           spread.levels.lanes, " ranks")
+            : absl::StrCat("one: ", spread.flat_because);
+    absl::StrAppendFormat(out, "%5d  %-10s %6d  %s\n", spread.bucket_class,
+                          spread.of_replicas ? "replicas" : "shards",
+                          spread.group_count, levels);
+  }
+}
+
+// What the mesh sends in a step, and what it would send otherwise.
+void AppendWire(const Plan& plan, std::string* out) {
+  absl::StrAppendFormat(out, "\n%-22s %14s %14s %14s\n", "MiB sent in a step",
+                        "busiest rank", "all ranks", "across hosts");
+  const auto row = [&plan, out](const char* scheme,
+                                WireBytes RankLoad::*bytes) {
+    int64_t busiest = 0;
+    double sent = 0;
+    double across = 0;
+    for (const RankLoad& load : plan.rank_load) {
+      const WireBytes& wire = load.*bytes;
+      busiest = std::max(busiest, wire.sent);
+      sent += static_cast<double>(wire.sent);
+      across += static_cast<double>(wire.across_hosts);
+    }
+    absl::StrAppendFormat(out, "%-22s %14.3f %14.3f %14.3f\n", scheme,
+                          Mebibytes(static_cast<double>(busiest)),
+                          Mebibytes(sent), Mebibytes(across));
+  };
+  row("as planned", &RankLoad::planned);
+  row("flat, direct", &RankLoad::flat_direct);
+  row("flat, ring", &RankLoad::flat_ring);
 }
 
 double FlopsOfAll(const Plan& plan) {
@@ -152,23 +216,26 @@ void AppendBalance(const Plan& plan, double flops_of_all, std::string* out) {
       absl::CEscape(plan.heaviest_unit));
 }
 
-void AppendRanks(const Plan& plan, double flops_of_all, std::string* out) {
+void AppendRanks(const Plan& plan, double flops_of_all, bool all,
+                 std::string* out) {
   std::vector<size_t> ranks = RanksByLoad(plan);
-  const size_t listed = std::min(ranks.size(), kListedRanksMax);
+  const size_t listed =
+      all ? ranks.size() : std::min(ranks.size(), kListedRanksMax);
   ranks.resize(listed);
   std::sort(ranks.begin(), ranks.end());
-  absl::StrAppendFormat(out, "\n%6s %12s %8s %10s %10s %10s %10s %10s\n",
-                        "rank", "NS GFLOP", "share %", "state MiB", "scratch",
-                        "reduce", "gather", "replicate");
+  absl::StrAppendFormat(out, "\n%6s %12s %8s %10s %10s %10s %10s %10s %10s\n",
+                        "rank", "NS GFLOP", "share %", "state MiB", "buffers",
+                        "scratch", "reduce", "gather", "replicate");
   for (const size_t rank : ranks) {
     const RankLoad& load = plan.rank_load[rank];
     const double flops = static_cast<double>(load.newton_schulz_flops);
     absl::StrAppendFormat(
-        out, "%6d %12.6g %8.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n", rank,
-        Gigaflops(flops), flops_of_all > 0 ? 100 * flops / flops_of_all : 0.0,
-        Mebibytes(load.state_bytes), Mebibytes(load.scratch_bytes),
-        Mebibytes(load.reduce_bytes), Mebibytes(load.gather_bytes),
-        Mebibytes(load.replicate_bytes));
+        out, "%6d %12.6g %8.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n",
+        rank, Gigaflops(flops),
+        flops_of_all > 0 ? 100 * flops / flops_of_all : 0.0,
+        Mebibytes(load.state_bytes), Mebibytes(load.buffer_bytes),
+        Mebibytes(load.scratch_bytes), Mebibytes(load.reduce_bytes),
+        Mebibytes(load.gather_bytes), Mebibytes(load.replicate_bytes));
   }
   if (listed < plan.rank_load.size()) {
     absl::StrAppend(out, "The ", listed, " heaviest of ", plan.rank_load.size(),
@@ -178,13 +245,18 @@ void AppendRanks(const Plan& plan, double flops_of_all, std::string* out) {
 
 }  // namespace
 
-std::string Plan::Report() const {
+std::string PlanReport(const Plan& plan, const PlanDetail& detail) {
   std::string out;
-  AppendSummary(*this, &out);
-  AppendClasses(*this, &out);
-  const double flops_of_all = FlopsOfAll(*this);
-  AppendBalance(*this, flops_of_all, &out);
-  AppendRanks(*this, flops_of_all, &out);
+  AppendSummary(plan, &out);
+  AppendClasses(plan, &out);
+  AppendGroups(plan, &out);
+  const double flops_of_all = FlopsOfAll(plan);
+  AppendBalance(plan, flops_of_all, &out);
+  AppendWire(plan, &out);
+  AppendRanks(plan, flops_of_all, detail.all_ranks, &out);
+  if (detail.parameters) AppendParameters(plan, &out);
+  if (detail.buckets) AppendBuckets(plan, &out);
+  if (detail.owners) AppendOwners(plan, &out);
   return out;
 }
 

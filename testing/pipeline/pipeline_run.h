@@ -37,7 +37,8 @@ struct PipelineCase {
   double clip_norm = 0;
   OptimizerOptions options;
   uint64_t seed = 1;
-  // Ranks that share a pretended host, in rank order. 0: all.
+  // Ranks that share a pretended host, in rank order. They divide "data", which
+  // is the last axis. 0: all.
   int32_t lanes_per_host = 0;
   // Called before each Finish of a rank. Absent function: nothing.
   std::function<absl::Status(Rank rank, int64_t step,

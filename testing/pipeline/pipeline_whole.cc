@@ -46,7 +46,7 @@ class WholeModel {
   }
 
   absl::Status Create();
-  absl::StatusOr<UnshardedStepOutcome> TakeStep(int64_t step);
+  absl::StatusOr<StepOutcome> TakeStep(int64_t step);
   // One micro-batch of one data coordinate, forward and backward.
   void Train(size_t data_rank, int64_t step, int32_t micro_batch);
   // Keeps a gradient for the fold. `copy` is which copy of the parameter gave
@@ -132,13 +132,13 @@ void WholeModel::Train(size_t data_rank, int64_t step, int32_t micro_batch) {
        EmbedGradient(batch, y_gradient));
 }
 
-absl::StatusOr<UnshardedStepOutcome> WholeModel::TakeStep(int64_t step) {
+absl::StatusOr<StepOutcome> WholeModel::TakeStep(int64_t step) {
   kept_.assign(EntryCount(), {});
   for (size_t d = 0; d < static_cast<size_t>(place_.data_size); ++d) {
     for (int32_t m = 0; m < pipeline_.micro_batches; ++m) Train(d, step, m);
   }
   UnshardedStepInput input;
-  input.clip_norm = pipeline_.clip_norm;
+  input.options.clip_norm = pipeline_.clip_norm;
   for (const auto& copies : kept_) {
     LocalGradients local;
     for (const auto& ranks : copies) {
@@ -152,6 +152,8 @@ absl::StatusOr<UnshardedStepOutcome> WholeModel::TakeStep(int64_t step) {
       }
       local.groups.push_back(std::move(group));
     }
+    // The two copies of the embedding are on hosts of their own.
+    local.group_lanes.assign(local.groups.size(), pipeline_.lanes_per_host);
     input.gradients.push_back(std::move(local));
   }
   return optimizer_->Step(input);
@@ -163,14 +165,10 @@ absl::StatusOr<PipelineRun> WholeModel::Run() {
   const auto ranks = static_cast<size_t>(mesh_.size());
   run.outcomes.resize(ranks);
   for (int64_t step = 1; step <= pipeline_.steps; ++step) {
-    const absl::StatusOr<UnshardedStepOutcome> outcome = TakeStep(step);
+    const absl::StatusOr<StepOutcome> outcome = TakeStep(step);
     if (!outcome.ok()) return outcome.status();
     for (std::vector<StepOutcome>& of_rank : run.outcomes) {
-      of_rank.push_back({.step = step,
-                         .updated = outcome->updated,
-                         .gradient_norm = outcome->gradient_norm,
-                         .clip_factor = outcome->clip_factor,
-                         .non_finite_count = outcome->non_finite_count});
+      of_rank.push_back(*outcome);
     }
   }
   for (size_t r = 0; r < ranks; ++r) {

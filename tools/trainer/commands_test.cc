@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -49,6 +50,40 @@ TEST(PlanCommandTest, AnUnknownModelIsNamed) {
   const Outcome plan = RunCommand(&PlanMain, {"--model=no-such-model"});
   EXPECT_EQ(plan.status, 1);
   EXPECT_THAT(plan.errors, HasSubstr("no-such-model"));
+}
+
+TEST(PlanCommandTest, ExpertsOnSeveralHostsReduceInTwoLevels) {
+  const Outcome plan = RunCommand(
+      &PlanMain, {"--model=deepseek-moe-16b", "--mesh=moe_sharding=2,pp=1,ep=8",
+                  "--ranks-per-host=4", "--hierarchical=on", "--dtype=bf16"});
+  EXPECT_EQ(plan.status, 0) << plan.errors;
+  EXPECT_THAT(plan.out, HasSubstr("two: 4 hosts of 4 ranks"));
+  EXPECT_THAT(plan.out, HasSubstr("f32/bf16"));
+}
+
+TEST(PlanCommandTest, AHierarchyThatCannotBeIsRefused) {
+  const Outcome plan =
+      RunCommand(&PlanMain, {"--mesh=ep=12", "--hierarchical=on"});
+  EXPECT_EQ(plan.status, 1);
+  EXPECT_THAT(plan.errors, HasSubstr("ep"));
+}
+
+TEST(PlanCommandTest, AModelCanComeFromAFile) {
+  const std::string path = ::testing::TempDir() + "/shapes.json";
+  std::ofstream(path) << R"({"parameters": [
+      {"name": "up", "shape": [16, 8], "rule": "muon"}]})";
+  const Outcome plan =
+      RunCommand(&PlanMain, {"--shapes", path, "--mesh=dp=2", "--owners",
+                             "--buckets", "--parameters", "--all-ranks"});
+  EXPECT_EQ(plan.status, 0) << plan.errors;
+  EXPECT_THAT(plan.out, HasSubstr("1 parameters in 1 units, 128 elements"));
+  EXPECT_THAT(plan.out, HasSubstr("owned by rank"));
+}
+
+TEST(PlanCommandTest, AFileThatIsNotThereIsNamed) {
+  const Outcome plan = RunCommand(&PlanMain, {"--shapes=/no/such.json"});
+  EXPECT_EQ(plan.status, 1);
+  EXPECT_THAT(plan.errors, HasSubstr("--shapes: no such file: \"/no/such"));
 }
 
 TEST(PluginCommandTest, ThePromisesOfLoopbackAreShown) {

@@ -13,6 +13,7 @@
 #include "collectives/collective.h"
 #include "collectives/data_type.h"
 #include "optimizer/grad_scaler.h"
+#include "optimizer/plan_report.h"
 #include "optimizer/sharded_optimizer.h"
 #include "tools/trainer/gpt_model.h"
 #include "tools/trainer/model_placement.h"
@@ -317,7 +318,7 @@ absl::Status RankTrainer::Collect() {
   result_.imbalance = plan.imbalance();
   result_.padding_fraction = plan.padding_fraction;
   result_.bucket_count = static_cast<int64_t>(plan.buckets.size());
-  if (rank_ == Rank{0}) result_.plan_report = plan.Report();
+  if (rank_ == Rank{0}) result_.plan_report = PlanReport(plan);
   result_.loss_scale = LossScale();
   result_.expert_positions = model_->expert_positions();
   if (run_.verifier != nullptr) {
