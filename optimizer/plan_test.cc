@@ -188,6 +188,26 @@ TEST(PlanTest, BlocksOfColumnsStayInOneUnitThatCostsTheirSum) {
                     options.muon));
 }
 
+TEST(PlanTest, CostsAreThoseOfTheIterationThatWillRun) {
+  OptimizerOptions options;
+  const auto load = [&options] {
+    return MakePlan({Muon("w", {32, 64})}, "", options).rank_load[0];
+  };
+  const int64_t wide = 2 * 32 * 32 * 64;
+  const int64_t square = 2 * 32 * 32 * 32;
+  EXPECT_EQ(load().newton_schulz_flops, 5 * (2 * wide + square));
+  const int64_t scratch_bytes = load().scratch_bytes;
+  options.muon.iteration = NewtonSchulzIteration::kGram;
+  EXPECT_EQ(load().newton_schulz_flops, 6 * wide + (5 + 5 + 1) * square);
+  EXPECT_EQ(load().scratch_bytes, scratch_bytes + 2 * 32 * 32 * 4);
+  options.muon.gram_restart_interval = 5;
+  EXPECT_EQ(load().newton_schulz_flops, 2 * wide + 17 * square);
+  options.muon.coefficient_set = NewtonSchulzSet::kAol;
+  EXPECT_EQ(load().newton_schulz_flops, 3 * wide + 13 * square);
+  options.muon.newton_schulz_dtype = DataType::kF64;
+  EXPECT_GT(load().scratch_bytes, 1.4 * static_cast<double>(scratch_bytes));
+}
+
 TEST(PlanTest, ElementWiseParametersAreCutAtChunksAndDealtEvenly) {
   // 3 chunks and 2: 5 chunks over 3 ranks are 2, 2, 1.
   const Plan plan =

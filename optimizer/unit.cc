@@ -1,6 +1,5 @@
 #include "optimizer/unit.h"
 
-#include <algorithm>
 #include <cstddef>
 
 #include "absl/status/status.h"
@@ -15,13 +14,6 @@ namespace {
 
 // Leaves sums over a plan a factor of two below the end of int64_t.
 constexpr double kFlopsMax = 4.0e18;
-
-// The same count as NewtonSchulzFlops, which cannot hold all of them.
-double ApproximateFlops(int64_t rows, int64_t cols, int32_t steps) {
-  const double m = static_cast<double>(std::min(rows, cols));
-  const double n = static_cast<double>(std::max(rows, cols));
-  return steps * (4 * m * m * n + 2 * m * m * m);
-}
 
 // How the matrices of one parameter are cut: into units of these heights, one
 // below the other, each of blocks of these widths. Padding is in neither.
@@ -70,7 +62,7 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
       for (const int64_t cols : cut.column_blocks) {
         flops_of_all +=
             static_cast<double>(cut.bank) *
-            ApproximateFlops(rows, cols, NewtonSchulzSteps(options.muon));
+            ApproximateNewtonSchulzFlops(rows, cols, options.muon);
       }
     }
     if (flops_of_all > kFlopsMax) {

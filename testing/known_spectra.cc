@@ -1,6 +1,7 @@
 #include "testing/known_spectra.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <random>
@@ -36,6 +37,19 @@ std::vector<double> OrthonormalVectors(int64_t count, int64_t length,
   return vectors;
 }
 
+// (-1)^popcount(k & i) / sqrt(count): one vector for each k.
+std::vector<double> WalshVectors(int64_t count) {
+  const double size = 1 / std::sqrt(static_cast<double>(count));
+  std::vector<double> vectors;
+  for (int64_t k = 0; k < count; ++k) {
+    for (int64_t i = 0; i < count; ++i) {
+      const bool odd = std::popcount(static_cast<uint64_t>(k & i)) % 2 == 1;
+      vectors.push_back(odd ? -size : size);
+    }
+  }
+  return vectors;
+}
+
 // The place of value i of `count` on a line from 0 to 1.
 double Place(int64_t i, int64_t count) {
   if (count == 1) return 0;
@@ -58,6 +72,14 @@ SingularVectors::SingularVectors(int64_t rows, int64_t cols, uint64_t seed)
       cols_(cols),
       left_(OrthonormalVectors(std::min(rows, cols), rows, 2 * seed)),
       right_(OrthonormalVectors(std::min(rows, cols), cols, 2 * seed + 1)) {}
+
+SingularVectors SingularVectors::Walsh(int64_t rows, int64_t cols,
+                                       uint64_t seed) {
+  SingularVectors vectors(rows, cols, seed);
+  (rows <= cols ? vectors.left_ : vectors.right_) =
+      WalshVectors(std::min(rows, cols));
+  return vectors;
+}
 
 std::vector<double> SingularVectors::Compose(
     const std::vector<double>& values) const {
@@ -93,6 +115,55 @@ std::vector<double> RankSpectrum(int64_t count, int64_t ones) {
   std::vector<double> values(Index(count), 0.0);
   std::fill_n(values.begin(), ones, 1.0);
   return values;
+}
+
+std::vector<double> OutlierSpectrum(int64_t count, double rest) {
+  std::vector<double> values(Index(count), rest);
+  values[0] = 1;
+  return values;
+}
+
+double SpectralNormBound(const std::vector<double>& x, int64_t rows,
+                         int64_t cols) {
+  // The N-th root of the trace of the N-th power of the smaller Gram matrix,
+  // whose eigenvalues are squares of singular values. Powers are divided by
+  // their trace, whose logarithm is kept.
+  constexpr int kSquarings = 8;
+  const int64_t side = std::min(rows, cols);
+  const auto product = [side](const auto& left, const auto& right,
+                              int64_t inner) {
+    std::vector<double> result(Index(side * side), 0.0);
+    for (int64_t i = 0; i < side; ++i) {
+      for (int64_t k = 0; k < inner; ++k) {
+        const double factor = left(i, k);
+        for (int64_t j = 0; j < side; ++j) {
+          result[Index(i * side + j)] += factor * right(k, j);
+        }
+      }
+    }
+    return result;
+  };
+  const auto element = [&](int64_t i, int64_t k) {
+    return rows <= cols ? x[Index(i * cols + k)] : x[Index(k * cols + i)];
+  };
+  std::vector<double> power = product(
+      element, [&](int64_t k, int64_t j) { return element(j, k); },
+      std::max(rows, cols));
+  double log_size = 0;
+  for (int squaring = 0;; ++squaring) {
+    double trace = 0;
+    for (int64_t i = 0; i < side; ++i) trace += power[Index(i * side + i)];
+    if (trace == 0) return 0;
+    log_size += std::log(trace);
+    if (squaring == kSquarings) break;
+    for (double& value : power) value /= trace;
+    const auto at = [&](int64_t i, int64_t j) {
+      return power[Index(i * side + j)];
+    };
+    power = product(at, at, side);
+    log_size *= 2;
+  }
+  return std::exp(std::ldexp(log_size, -kSquarings - 1));
 }
 
 }  // namespace muonshard::testing

@@ -103,27 +103,44 @@ void ForEachBlock(const ParameterSpec& spec, Visit visit) {
   }
 }
 
+// Row i of `x` by 0.85 (sum_j |x x^T|_ij)^(-1/2); rows of next to nothing by
+// what their floor allows.
+void ScaleByAol(int64_t rows, int64_t cols, double relative_epsilon,
+                Values& x) {
+  const Values gram = Product(x, Transposed(x, rows, cols), rows, cols, rows);
+  for (int64_t i = 0; i < rows; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < rows; ++j)
+      sum += std::abs(gram[Index(i * rows + j)]);
+    const double size =
+        std::max({std::sqrt(sum), relative_epsilon, std::pow(0.5, 60)});
+    for (int64_t j = 0; j < cols; ++j) x[Index(i * cols + j)] *= 0.85 / size;
+  }
+}
+
 }  // namespace
 
 Values ReferenceNewtonSchulz(Values x, int64_t rows, int64_t cols,
                              const MuonOptions& options) {
+  // The shorter side first, so that all is said once.
+  if (rows > cols) {
+    return Transposed(
+        ReferenceNewtonSchulz(Transposed(x, rows, cols), cols, rows, options),
+        cols, rows);
+  }
   const double norm = std::max(std::sqrt(SumOfSquares(x)), options.epsilon);
   for (double& value : x) value /= norm;
-  const int64_t side = std::min(rows, cols);
+  if (PreScalingOf(options) == PreScaling::kAol) {
+    ScaleByAol(rows, cols, options.epsilon / norm, x);
+  }
   for (const auto& [a, b, c] : StepCoefficients(options)) {
-    const Values x_transposed = Transposed(x, rows, cols);
-    // The Gram matrix of the shorter side, from the left or from the right.
-    const Values gram = rows <= cols
-                            ? Product(x, x_transposed, rows, cols, rows)
-                            : Product(x_transposed, x, cols, rows, cols);
-    const Values gram_squared = Product(gram, gram, side, side, side);
+    const Values gram = Product(x, Transposed(x, rows, cols), rows, cols, rows);
+    const Values gram_squared = Product(gram, gram, rows, rows, rows);
     Values polynomial(gram.size());
     for (size_t i = 0; i < gram.size(); ++i) {
       polynomial[i] = b * gram[i] + c * gram_squared[i];
     }
-    const Values correction = rows <= cols
-                                  ? Product(polynomial, x, rows, rows, cols)
-                                  : Product(x, polynomial, rows, cols, cols);
+    const Values correction = Product(polynomial, x, rows, rows, cols);
     for (size_t i = 0; i < x.size(); ++i) x[i] = a * x[i] + correction[i];
   }
   return x;

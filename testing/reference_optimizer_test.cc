@@ -67,6 +67,22 @@ TEST(ReferenceNewtonSchulzTest, AppliesThePolynomialToEachSingularValue) {
   }
 }
 
+TEST(ReferenceNewtonSchulzTest, AolDividesRowsByTheirSumsOfProducts) {
+  MuonOptions options;
+  options.coefficient_set = NewtonSchulzSet::kCustom;
+  options.custom_coefficients = {{2, 0, 0}};
+  options.pre_scaling = PreScaling::kAol;
+  // Products of the rows (3, 0, 4) and (1, 0, -2) are 25, -5 and 5.
+  const double first = 2 * 0.85 / std::sqrt(25 + 5);
+  const double second = 2 * 0.85 / std::sqrt(5 + 5);
+  EXPECT_THAT(ReferenceNewtonSchulz({3, 0, 4, 1, 0, -2}, 2, 3, options),
+              Pointwise(DoubleNear(1e-15),
+                        {3 * first, 0.0, 4 * first, second, 0.0, -2 * second}));
+  EXPECT_THAT(ReferenceNewtonSchulz({3, 1, 0, 0, 4, -2}, 3, 2, options),
+              Pointwise(DoubleNear(1e-15),
+                        {3 * first, second, 0.0, 0.0, 4 * first, -2 * second}));
+}
+
 TEST(RelativeDifferenceTest, IsAbsoluteAgainstZero) {
   EXPECT_DOUBLE_EQ(RelativeDifference({3, 4}, {0, 0}), 5);
   EXPECT_DOUBLE_EQ(RelativeDifference({2, 0}, {1, 0}), 1);

@@ -1,139 +1,140 @@
 #include "optimizer/compute/newton_schulz.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <utility>
+#include <memory>
+#include <vector>
 
-#include "openblas-pthread/cblas.h"
+#include "optimizer/compute/matrix_products.h"
+#include "optimizer/compute/newton_schulz_steps.h"
+#include "optimizer/compute/pre_scaling.h"
 
 namespace muonshard {
 namespace {
 
-constexpr int64_t kAlignmentBytes = 64;
-constexpr int64_t kAlignmentCount = kAlignmentBytes / int64_t{sizeof(float)};
+constexpr size_t kAlignmentBytes = 64;
 
+int64_t SquareCount(const MuonOptions& options) {
+  return options.iteration == NewtonSchulzIteration::kGram ? kGramSquares
+                                                           : kStandardSquares;
+}
+
+// Elements of T from one aligned matrix to the next.
+template <typename T>
 int64_t RoundUp(int64_t count) {
-  return (count + kAlignmentCount - 1) / kAlignmentCount * kAlignmentCount;
+  constexpr int64_t kCount = int64_t{kAlignmentBytes / sizeof(T)};
+  return (count + kCount - 1) / kCount * kCount;
 }
 
-// The first aligned float at or after `pointer`.
-float* Align(float* pointer) {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  const uintptr_t misalignment = address % kAlignmentBytes;
-  if (misalignment == 0) return pointer;
-  return pointer + (kAlignmentBytes - misalignment) / sizeof(float);
+template <typename T>
+int64_t WorkspaceFloats(int64_t rows, int64_t cols,
+                        const MuonOptions& options) {
+  const int64_t m = std::min(rows, cols);
+  const int64_t elements =
+      2 * RoundUp<T>(rows * cols) + SquareCount(options) * RoundUp<T>(m * m);
+  return elements * int64_t{sizeof(T) / sizeof(float)} + RoundUp<float>(1);
 }
 
-// Ranks are the parallelism, and the number of threads changes the bits of a
-// product: OpenBLAS runs on the calling thread from the first product on.
-void UseOneThread() {
-  static const bool kDone = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  static_cast<void>(kDone);
+// The matrices of an iteration, each at its aligned place in `workspace`.
+template <typename T>
+IterationBuffers<T> LayOut(int64_t rows, int64_t cols,
+                           const MuonOptions& options,
+                           std::span<float> workspace) {
+  IterationBuffers<T> buffers = {.m = std::min(rows, cols),
+                                 .n = std::max(rows, cols)};
+  void* place = workspace.data();
+  size_t bytes = workspace.size_bytes();
+  std::align(kAlignmentBytes, 1, place, bytes);
+  T* next_matrix = static_cast<T*>(place);
+  const auto take = [&next_matrix](int64_t count) {
+    T* const matrix = next_matrix;
+    std::uninitialized_default_construct_n(matrix, count);
+    next_matrix += RoundUp<T>(count);
+    return matrix;
+  };
+  buffers.current = take(buffers.m * buffers.n);
+  buffers.next = take(buffers.m * buffers.n);
+  for (int64_t i = 0; i < SquareCount(options); ++i) {
+    buffers.squares[i] = take(buffers.m * buffers.m);
+  }
+  return buffers;
 }
 
-// z <- alpha x y + beta z, with x [m, k], y [k, n] and z [m, n]; y is given as
-// its transpose [n, k] where `transpose_y` says so.
-void Multiply(CBLAS_TRANSPOSE transpose_y, int64_t m, int64_t n, int64_t k,
-              double alpha, const float* x, const float* y, double beta,
-              float* z) {
-  const int64_t y_stride = transpose_y == CblasTrans ? k : n;
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, transpose_y, static_cast<blasint>(m),
-              static_cast<blasint>(n), static_cast<blasint>(k),
-              static_cast<float>(alpha), x, static_cast<blasint>(k), y,
-              static_cast<blasint>(y_stride), static_cast<float>(beta), z,
-              static_cast<blasint>(n));
-}
-
-// Writes the transpose of `in` [rows, cols], square by square so that both
-// sides stay in cache.
-void Transpose(const float* in, int64_t rows, int64_t cols, float* out) {
+template <typename T, typename Out>
+void CopyResult(const T* result, int64_t rows, int64_t cols,
+                std::span<Out> out) {
+  if (rows <= cols) {
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<Out>(result[i]);
+    return;
+  }
   constexpr int64_t kSide = 32;
-  for (int64_t row = 0; row < rows; row += kSide) {
-    const int64_t row_end = std::min(rows, row + kSide);
-    for (int64_t col = 0; col < cols; col += kSide) {
-      const int64_t col_end = std::min(cols, col + kSide);
-      for (int64_t i = row; i < row_end; ++i) {
-        for (int64_t j = col; j < col_end; ++j) {
-          out[j * rows + i] = in[i * cols + j];
-        }
+  for (int64_t col = 0; col < cols; col += kSide) {
+    const int64_t col_end = std::min(cols, col + kSide);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t j = col; j < col_end; ++j) {
+        out[static_cast<size_t>(row * cols + j)] =
+            static_cast<Out>(result[j * rows + row]);
       }
     }
   }
 }
 
-// The squares of f32 values are exact in f64, and neither overflow nor vanish.
-double FrobeniusNorm(std::span<const float> x) {
-  double sums[8] = {};
-  for (size_t i = 0; i < x.size(); ++i) {
-    sums[i % 8] += double{x[i]} * double{x[i]};
+template <typename T, typename InOut>
+void Orthogonalize(std::span<const InOut> x, int64_t rows, int64_t cols,
+                   const MuonOptions& options, std::span<float> workspace,
+                   std::span<InOut> out) {
+  const IterationBuffers<T> buffers = LayOut<T>(rows, cols, options, workspace);
+  const double relative_epsilon =
+      DivideByNorm(x, rows, cols, options.epsilon, buffers.current);
+  if (PreScalingOf(options) == PreScaling::kAol) {
+    ScaleRowsByAol(buffers.m, buffers.n, relative_epsilon, buffers.squares[0],
+                   buffers.current);
   }
-  return std::sqrt(((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-                   ((sums[4] + sums[5]) + (sums[6] + sums[7])));
+  const DataType dtype = options.newton_schulz_dtype;
+  RoundTo(dtype, std::span<T>(buffers.current, x.size()));
+  const std::vector<NewtonSchulzCoefficients> steps = StepCoefficients(options);
+  const T* const result =
+      options.iteration == NewtonSchulzIteration::kGram
+          ? RunGram<T>(steps, options.gram_restart_interval, dtype, buffers)
+          : RunStandard<T>(steps, dtype, buffers);
+  CopyResult(result, rows, cols, out);
+}
+
+template <typename InOut>
+void Run(std::span<const InOut> x, int64_t rows, int64_t cols,
+         const MuonOptions& options, std::span<float> workspace,
+         std::span<InOut> out) {
+  if (rows <= 0 || cols <= 0) return;
+  const size_t count = static_cast<size_t>(rows * cols);
+  if (options.newton_schulz_dtype == DataType::kF64) {
+    Orthogonalize<double>(x.first(count), rows, cols, options, workspace,
+                          out.first(count));
+  } else {
+    Orthogonalize<float>(x.first(count), rows, cols, options, workspace,
+                         out.first(count));
+  }
 }
 
 }  // namespace
 
 int64_t NewtonSchulzWorkspaceCount(int64_t rows, int64_t cols,
-                                   const MuonOptions&) {
-  const int64_t m = std::min(rows, cols);
-  return 2 * RoundUp(rows * cols) + 2 * RoundUp(m * m) + kAlignmentCount;
-}
-
-int64_t NewtonSchulzFlops(int64_t rows, int64_t cols,
-                          const MuonOptions& options) {
-  const int64_t m = std::min(rows, cols);
-  const int64_t n = std::max(rows, cols);
-  return NewtonSchulzSteps(options) * (4 * m * m * n + 2 * m * m * m);
+                                   const MuonOptions& options) {
+  return options.newton_schulz_dtype == DataType::kF64
+             ? WorkspaceFloats<double>(rows, cols, options)
+             : WorkspaceFloats<float>(rows, cols, options);
 }
 
 void NewtonSchulz(std::span<const float> x, int64_t rows, int64_t cols,
                   const MuonOptions& options, std::span<float> workspace,
                   std::span<float> out) {
-  if (rows <= 0 || cols <= 0) return;
-  UseOneThread();
-  const bool tall = rows > cols;
-  const int64_t m = std::min(rows, cols);
-  const int64_t n = std::max(rows, cols);
-  const size_t count = static_cast<size_t>(m * n);
-  const size_t gram_bytes = static_cast<size_t>(m * m) * sizeof(float);
-  float* current = Align(workspace.data());
-  float* next = current + RoundUp(m * n);
-  float* gram = next + RoundUp(m * n);
-  float* polynomial = gram + RoundUp(m * m);
+  Run(x, rows, cols, options, workspace, out);
+}
 
-  if (tall) {
-    Transpose(x.data(), rows, cols, current);
-  } else {
-    std::memcpy(current, x.data(), count * sizeof(float));
-  }
-  const double norm =
-      std::max(FrobeniusNorm({current, count}), options.epsilon);
-  for (size_t i = 0; i < count; ++i) {
-    current[i] = static_cast<float>(double{current[i]} / norm);
-  }
-
-  for (const NewtonSchulzCoefficients& coefficients :
-       StepCoefficients(options)) {
-    Multiply(CblasTrans, m, m, n, 1, current, current, 0, gram);
-    std::memcpy(polynomial, gram, gram_bytes);
-    Multiply(CblasNoTrans, m, m, m, coefficients.c, gram, gram, coefficients.b,
-             polynomial);
-    std::memcpy(next, current, count * sizeof(float));
-    Multiply(CblasNoTrans, m, n, m, 1, polynomial, current, coefficients.a,
-             next);
-    std::swap(current, next);
-  }
-
-  if (tall) {
-    Transpose(current, cols, rows, out.data());
-  } else {
-    std::memcpy(out.data(), current, count * sizeof(float));
-  }
+void NewtonSchulz(std::span<const double> x, int64_t rows, int64_t cols,
+                  const MuonOptions& options, std::span<float> workspace,
+                  std::span<double> out) {
+  Run(x, rows, cols, options, workspace, out);
 }
 
 }  // namespace muonshard

@@ -5,21 +5,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "collectives/data_type.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "optimizer/compute/newton_schulz.h"
+#include "optimizer/muon_options.h"
 
 namespace muonshard {
 namespace {
 
-std::vector<float> Orthogonalize(int64_t rows, int64_t cols) {
+std::vector<float> Orthogonalize(int64_t rows, int64_t cols,
+                                 const MuonOptions& options) {
   std::vector<float> x(static_cast<size_t>(rows * cols));
   for (size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<float>(std::sin(static_cast<double>(i * i)));
   }
   std::vector<float> workspace(
-      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols, {})));
-  NewtonSchulz(x, rows, cols, {}, workspace, x);
+      static_cast<size_t>(NewtonSchulzWorkspaceCount(rows, cols, options)));
+  NewtonSchulz(x, rows, cols, options, workspace, x);
   return x;
 }
 
@@ -27,8 +30,14 @@ std::vector<std::vector<float>> OrthogonalizeAll() {
   std::vector<std::vector<float>> results;
   for (const int64_t rows : {1, 30, 64, 128}) {
     for (const int64_t cols : {64, 128, 200}) {
-      results.push_back(Orthogonalize(rows, cols));
+      results.push_back(Orthogonalize(rows, cols, {}));
     }
+  }
+  MuonOptions gram;
+  gram.iteration = NewtonSchulzIteration::kGram;
+  for (const DataType dtype : {DataType::kF64, DataType::kBF16}) {
+    gram.newton_schulz_dtype = dtype;
+    results.push_back(Orthogonalize(64, 128, gram));
   }
   return results;
 }
