@@ -276,7 +276,11 @@ absl::Status RankTrainer::OnGradient(const GradientArrival& arrival) {
   std::vector<std::byte> faulty;
   if (run_.options.fault_for_test != nullptr) {
     faulty.assign(gradient.begin(), gradient.end());
-    run_.options.fault_for_test(ToInt(rank_), step_, arrival.parameter, faulty);
+    if (absl::Status s = run_.options.fault_for_test(ToInt(rank_), step_,
+                                                     arrival.parameter, faulty);
+        !s.ok()) {
+      return s;
+    }
     gradient = faulty;
   }
   const DataType type =

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "collectives/data_type.h"
 #include "optimizer/grad_scaler.h"
@@ -19,10 +20,11 @@
 namespace muonshard {
 
 // Changes a gradient, in the type of its parameter, between autograd and the
-// optimizer: a fault that `verify` has to find.
+// optimizer: a fault that `verify` has to find. Or fails, as the rank then
+// does.
 using GradientFault =
-    std::function<void(int32_t rank, int64_t step, int32_t parameter,
-                       std::span<std::byte> gradient)>;
+    std::function<absl::Status(int32_t rank, int64_t step, int32_t parameter,
+                               std::span<std::byte> gradient)>;
 
 struct TrainOptions {
   std::string plugin;          // Empty: from the environment, else loopback.

@@ -6,14 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "collectives/data_type.h"
 #include "optimizer/options.h"
+#include "optimizer/parameter_spec.h"
 #include "tools/trainer/tiny_run.h"
 
 namespace muonshard {
@@ -76,6 +80,17 @@ TEST_P(TrainerCombinationTest, EqualsTheUnshardedOptimizerBitForBit) {
   EXPECT_EQ(positions, experts ? options.steps * TokensPerStep(options) : 0);
 }
 
+std::string NameOfCombination(
+    const ::testing::TestParamInfo<Combination>& info) {
+  const auto [experts, precision, hierarchy, gather, scaler, overlap] =
+      info.param;
+  return absl::StrCat(experts ? "Experts" : "Dense", "_",
+                      PrecisionName(precision),
+                      hierarchy == Hierarchy::kOn ? "_hierarchical" : "_flat",
+                      gather == GatherMode::kEager ? "_eager" : "_lazy",
+                      scaler ? "_scaler" : "", overlap ? "_overlap" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, TrainerCombinationTest,
     ::testing::Combine(::testing::Bool(),
@@ -83,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
                                          DataType::kF16),
                        ::testing::Values(Hierarchy::kOn, Hierarchy::kOff),
                        ::testing::Values(GatherMode::kEager, GatherMode::kLazy),
-                       ::testing::Bool(), ::testing::Bool()));
+                       ::testing::Bool(), ::testing::Bool()),
+    NameOfCombination);
 
 using MeshCase = std::tuple<std::string, DataType>;
 
@@ -164,6 +180,27 @@ TEST(TrainerExpertsTest, WhereTheyAreChangesTheLossByRoundingAlone) {
     EXPECT_NEAR((*result)->held_out_loss_last, at_one_place->held_out_loss_last,
                 1e-4);
   }
+}
+
+TEST(TrainerExpertsTest, AdamWTakesBanksToo) {
+  TrainOptions options = TinyOptions(4, "moe_sharding=2,ep=2", 4);
+  options.rule = Rule::kAdamW;
+  options.precision = DataType::kBF16;
+  ExpectVerified(Quiet(options));
+}
+
+// The others wait for it in exchanges of positions and of gradients, in
+// reductions and for parameters.
+TEST(TrainerExpertsTest, ARankThatFailsEndsTheRunOnAllAndIsNamed) {
+  TrainOptions options = TinyOptions(8, "moe_sharding=2,ep=4", 4);
+  options.fault_for_test = [](int32_t rank, int64_t step, int32_t parameter,
+                              std::span<std::byte>) {
+    return rank == 5 && step == 2 && parameter == 3
+               ? absl::DataLossError("a bit fell over")
+               : absl::OkStatus();
+  };
+  const absl::Status status = Quiet(options).status();
+  EXPECT_EQ(status, absl::DataLossError("rank 5: a bit fell over"));
 }
 
 TEST(TrainerExpertsTest, AnUnevenShareOfHeldOutBatchesEndsOnEveryRank) {

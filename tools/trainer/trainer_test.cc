@@ -87,6 +87,7 @@ TEST(TrainerTest, OneWrongAddendOfOneRankShows) {
   options.fault_for_test = [](int32_t rank, int64_t step, int32_t parameter,
                               std::span<std::byte> gradient) {
     if (rank == 2 && step == 2 && parameter == 4) Floats(gradient)[7] += 1e-3f;
+    return absl::OkStatus();
   };
   const auto result = Quiet(options);
   ASSERT_TRUE(result.ok()) << result.status();
@@ -137,6 +138,7 @@ TEST(TrainerTest, GradientsThatAreNotFiniteSkipTheStepOnEveryRank) {
     if (rank == 1 && step == 3 && parameter == 0) {
       Floats(gradient)[0] = std::numeric_limits<float>::infinity();
     }
+    return absl::OkStatus();
   };
   const auto result = Quiet(options);
   ASSERT_TRUE(result.ok()) << result.status();
