@@ -12,14 +12,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "optimizer/compute/update.h"
-#include "optimizer/plan_report.h"
 
 namespace muonshard {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 HostMap HostsOfLanes(int32_t ranks, int32_t lanes) {
   std::vector<std::string> ids;
@@ -396,60 +394,6 @@ TEST(PlanTest, BadInputsAreRefused) {
           "hosts: want one for each of the 2 ranks of the mesh, got 3");
   refused(TryPlan({Muon("w", {int64_t{1} << 20, int64_t{1} << 20})}, "dp=2"),
           "parameter \"w\": shape: want at most 4e+18 Newton-Schulz flops");
-}
-
-TEST(PlanTest, ReportSaysWhatIsShardedHow) {
-  ParameterSpec expert = Muon("expert", {3, 8, 8});
-  expert.roles = {{"ep", AxisRole::kDistinct}};
-  ParameterSpec copied = AdamW("copied", {100});
-  copied.roles = {{"ep", AxisRole::kReplicate}};
-  const std::string report =
-      PlanReport(MakePlan({expert, copied, Muon("w", {8, 8})}, "dp=2,ep=2"));
-  EXPECT_THAT(report, HasSubstr("4 on 2 hosts, mesh dp=2,ep=2"));
-  EXPECT_THAT(report, HasSubstr("2 parameters in 4 units, 256 elements"));
-  EXPECT_THAT(report, HasSubstr("1 parameters, 100 elements"));
-  EXPECT_THAT(report, HasSubstr("3 in 3 parts, padding 3.371 %"));
-  EXPECT_THAT(report, HasSubstr("4, of every gradient sum"));
-  EXPECT_THAT(report, HasSubstr("dp,ep"));
-  EXPECT_THAT(report, HasSubstr("imbalance"));
-  EXPECT_THAT(PlanReport(MakePlan({copied}, "ep=40")),
-              HasSubstr("The 16 heaviest of 40 ranks."));
-}
-
-TEST(PlanTest, ReportShowsRolesLevelsAndWhatTravels) {
-  ParameterSpec tied = AdamW("tied", {300});
-  tied.roles = {{"pp", AxisRole::kPartial}};
-  tied.coordinates = {{"pp", {0, 2}}};
-  tied.check_ins = CheckIns::kSyncOnly;
-  ParameterSpec layer = Muon("layer", {8, 8});
-  layer.roles = {{"pp", AxisRole::kDistinct}};
-  const absl::StatusOr<Plan> plan = Plan::Create(
-      {tied, layer}, *Mesh::Parse("pp=3,dp=4"), HostsOfLanes(12, 2), {});
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const std::string report = PlanReport(*plan);
-  EXPECT_THAT(report, HasSubstr("pp=0,2"));
-  EXPECT_THAT(report, HasSubstr("reduced by Finish alone"));
-  EXPECT_THAT(report, HasSubstr("shards          3  two: 2 hosts of 2 ranks"));
-  EXPECT_THAT(report, HasSubstr("replicas        4  one: "));
-  EXPECT_THAT(report, HasSubstr("flat, direct"));
-  EXPECT_THAT(report, Not(HasSubstr("owned by rank")));
-}
-
-TEST(PlanTest, ReportListsWhatIsAskedFor) {
-  ParameterSpec layer = Muon("layer", {8, 8});
-  layer.roles = {{"pp", AxisRole::kDistinct}};
-  const Plan plan = MakePlan({layer, AdamW("v", {40})}, "pp=2,dp=10");
-  const std::string report =
-      PlanReport(plan, {.parameters = true, .buckets = true, .owners = true});
-  EXPECT_THAT(report, HasSubstr("20  pp:distinct              layer"));
-  EXPECT_THAT(report, HasSubstr("first parameter"));
-  const std::string owners = report.substr(report.find("owned by rank"));
-  // The first of each stage.
-  EXPECT_THAT(owners, HasSubstr("layer"));
-  EXPECT_THAT(owners, HasSubstr("8      8  0,10"));
-  EXPECT_THAT(report, HasSubstr("The 16 heaviest of 20 ranks."));
-  EXPECT_THAT(PlanReport(plan, {.all_ranks = true}),
-              Not(HasSubstr("heaviest of")));
 }
 
 }  // namespace

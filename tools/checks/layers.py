@@ -46,6 +46,8 @@ LAYERS = (
         "optimizer/compute",
         (
             "optimizer/compute",
+            "optimizer/muon_options.h",
+            "optimizer/newton_schulz_set.h",
             "optimizer/options.h",
             "collectives/data_type.h",
             "collectives/runtime",
