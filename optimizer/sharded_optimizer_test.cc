@@ -28,7 +28,6 @@ using ::muonshard::testing::GradientOf;
 using ::muonshard::testing::IsOk;
 using ::muonshard::testing::ParameterBytes;
 using ::muonshard::testing::RandomShardedCase;
-using ::muonshard::testing::RankRun;
 using ::muonshard::testing::RunOnRanks;
 using ::muonshard::testing::RunSharded;
 using ::muonshard::testing::RuntimeCase;
@@ -97,6 +96,11 @@ TEST_P(ShardedOptimizerTest, EveryRankHearsTheFirstThingThatDiffers) {
       {[](ShardedCase& s) { s.specs.pop_back(); }, "bias"},
       {[](ShardedCase& s) { s.options.muon.momentum = 0.5; }, "momentum"},
       {[](ShardedCase& s) { s.options.overlap = false; }, "overlap"},
+      {[](ShardedCase& s) { s.options.gather = GatherMode::kEager; }, "gather"},
+      {[](ShardedCase& s) { s.options.release_gradients = true; },
+       "release_gradients"},
+      {[](ShardedCase& s) { s.options.equality_check_interval = 7; },
+       "equality_check_interval"},
       {[](ShardedCase& s) { s.options.plan.bucket_bytes_max = 7; },
        "bucket_bytes_max"},
       {[](ShardedCase& s) { s.mesh = "other=3"; }, "other"},
@@ -173,30 +177,43 @@ TEST_P(ShardedOptimizerTest, CallsOutOfOrderAreRefusedAndLoseNothing) {
   EXPECT_THAT(results, Each(IsOk()));
 }
 
-TEST_P(ShardedOptimizerTest, MemoryIsBoundOnceAndForEveryParameter) {
-  const ShardedCase sharded = SmallCase();
-  const RankRun run =
-      RunOnRanks({.runtime = GetParam(), .size = 3}, [&](Collective& world) {
-        auto optimizer = ShardedOptimizer::Create(
-            sharded.specs, *Mesh::Parse(sharded.mesh), world, sharded.options);
-        if (!optimizer.ok()) return optimizer.status();
-        std::vector<float> memory(96);
-        EXPECT_THAT((*optimizer)->BindParameter(3, memory.data()),
-                    StatusIs(absl::StatusCode::kInvalidArgument, "[0, 3)"));
-        EXPECT_THAT((*optimizer)->BindParameter(0, nullptr),
-                    StatusIs(absl::StatusCode::kInvalidArgument, "null"));
-        EXPECT_THAT((*optimizer)->BindParameter(0, memory.data()), IsOk());
-        EXPECT_THAT((*optimizer)->BindParameter(0, memory.data()),
-                    StatusIs(absl::StatusCode::kFailedPrecondition, "\"qkv\""));
-        EXPECT_THAT(
-            (*optimizer)->BeginStep(1),
-            StatusIs(absl::StatusCode::kFailedPrecondition, "\"proj\""));
-        EXPECT_THAT((*optimizer)->WaitForParameters(7),
-                    StatusIs(absl::StatusCode::kInvalidArgument, "[0, 3)"));
-        EXPECT_EQ((*optimizer)->GradientView(7), nullptr);
-        return absl::OkStatus();
-      });
-  EXPECT_THAT(run.results, Each(IsOk()));
+TEST_P(ShardedOptimizerTest, MicroBatchesDoNotChangeInMidStep) {
+  ShardedCase sharded = SmallCase();
+  sharded.steps = 1;
+  const auto want = testing::RunUnsharded(sharded);
+  ASSERT_THAT(want, IsOk());
+  const auto results = WithOptimizer(
+      [&](Collective& world, ShardedOptimizer& optimizer) {
+        const auto expect_refused = [&] {
+          EXPECT_THAT(optimizer.BeginStep(2),
+                      StatusIs(absl::StatusCode::kFailedPrecondition,
+                               "BeginStep of 2 micro-batches: step 1 of 1 is "
+                               "not over"));
+        };
+        absl::Status s = optimizer.BeginStep(1);
+        expect_refused();
+        for (int32_t p = 0; p < 3 && s.ok(); ++p) {
+          const ParameterBytes ready =
+              GradientOf(sharded, world.rank(), p, 1, 0);
+          s = optimizer.GradientReady(
+              p, ready.data(),
+              ElementCount(sharded.specs[static_cast<size_t>(p)]),
+              DataType::kF32);
+          expect_refused();
+        }
+        if (!s.ok()) return s;
+        absl::StatusOr<ReducedGradients> reduced = optimizer.Finish();
+        if (!reduced.ok()) return reduced.status();
+        expect_refused();
+        s = optimizer.Step(*std::move(reduced), {});
+        if (s.ok()) s = optimizer.Synchronize();
+        if (!s.ok()) return s;
+        EXPECT_EQ(optimizer.Outcome()->gradient_norm,
+                  want->outcomes[0].gradient_norm);
+        return optimizer.BeginStep(2);
+      },
+      sharded);
+  EXPECT_THAT(results, Each(IsOk()));
 }
 
 TEST_P(ShardedOptimizerTest, AGradientBesideItsViewIsCopiedInAndCounted) {
