@@ -38,6 +38,7 @@ void ExpectSameBits(const ShardedCase& sharded, const RuntimeCase& runtime) {
       EXPECT_TRUE(got.parameters[r][p] == want->parameters[r][p])
           << "rank " << r << ", parameter " << sharded.specs[p].name;
     }
+    EXPECT_TRUE(got.scalers[r] == want->scaler) << "rank " << r;
     ASSERT_EQ(got.outcomes[r].size(), want->outcomes.size());
     for (size_t step = 0; step < want->outcomes.size(); ++step) {
       const StepOutcome& a = got.outcomes[r][step];
@@ -45,6 +46,7 @@ void ExpectSameBits(const ShardedCase& sharded, const RuntimeCase& runtime) {
       EXPECT_EQ(a.updated, b.updated);
       EXPECT_EQ(a.gradient_norm, b.gradient_norm);
       EXPECT_EQ(a.clip_factor, b.clip_factor);
+      EXPECT_EQ(a.non_finite_count, b.non_finite_count);
     }
   }
 }
@@ -79,15 +81,25 @@ std::string RandomCaseName(const ::testing::TestParamInfo<RandomCase>& info) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomParametersTest,
                          ::testing::ValuesIn(RandomCases()), RandomCaseName);
 
-// A case in which parameters are absent: on one rank, on all, or in one step.
-ShardedCase AbsentCase(AbsentGradient absent) {
-  ShardedCase sharded = RandomShardedCase(7);
+// A random case without roles, hosts, overflows and absent gradients.
+ShardedCase OnThreeRanks(uint64_t seed) {
+  ShardedCase sharded = RandomShardedCase(seed);
   sharded.mesh = "data=3";
+  sharded.hosts.clear();
   for (ParameterSpec& spec : sharded.specs) {
     spec.roles.clear();
-    spec.absent_gradient = absent;
+    spec.coordinates.clear();
+    spec.blockwise = false;
   }
-  sharded.steps = 3;
+  sharded.overflows.clear();
+  sharded.has_gradient = nullptr;
+  return sharded;
+}
+
+// A case in which parameters are absent: on one rank, on all, or in one step.
+ShardedCase AbsentCase(AbsentGradient absent) {
+  ShardedCase sharded = OnThreeRanks(7);
+  for (ParameterSpec& spec : sharded.specs) spec.absent_gradient = absent;
   return sharded;
 }
 
@@ -139,9 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Runtimes, BucketSizeTest,
                          testing::RuntimeCaseName);
 
 TEST(SimulatedStepTest, TheSameSeedGivesTheSameTraceAndAllGiveTheSameBits) {
-  ShardedCase sharded = RandomShardedCase(3);
-  sharded.mesh = "data=3";
-  for (ParameterSpec& spec : sharded.specs) spec.roles.clear();
+  const ShardedCase sharded = OnThreeRanks(3);
   const absl::StatusOr<UnshardedRun> want = RunUnsharded(sharded);
   ASSERT_THAT(want, IsOk());
   std::vector<uint64_t> hashes;

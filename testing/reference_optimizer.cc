@@ -39,6 +39,22 @@ Values Transposed(const Values& x, int64_t rows, int64_t cols) {
   return result;
 }
 
+// The gradient of what belongs to no block is none.
+void ClearPadding(const ParameterSpec& spec, Values& gradient) {
+  if (spec.blocks.padding == 0 || gradient.empty()) return;
+  const int64_t cols = spec.shape[spec.shape.size() - 1];
+  const int64_t rows = spec.shape[spec.shape.size() - 2];
+  const bool of_rows = spec.blocks.dimension == 0;
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const int64_t col = static_cast<int64_t>(i) % cols;
+    const int64_t row = static_cast<int64_t>(i) / cols % rows;
+    if (of_rows ? row >= rows - spec.blocks.padding
+                : col >= cols - spec.blocks.padding) {
+      gradient[i] = 0;
+    }
+  }
+}
+
 double SumOfSquares(const Values& x) {
   double sum = 0;
   for (const double value : x) sum += value * value;
@@ -178,6 +194,7 @@ absl::StatusOr<ReferenceOutcome> ReferenceOptimizer::Step(
   for (size_t i = 0; i < specs_.size(); ++i) {
     averages.push_back(Average(
         gradients[i], static_cast<double>(divisors_[i]) * options.loss_scale));
+    ClearPadding(specs_[i], averages[i]);
     if (averages[i].empty()) {
       if (specs_[i].absent_gradient == AbsentGradient::kError) {
         return absl::FailedPreconditionError(absl::StrCat(

@@ -1,11 +1,10 @@
 #include "testing/sharded_case.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <utility>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "optimizer/compute/convert.h"
 #include "testing/seeded_random.h"
 
@@ -18,9 +17,101 @@ ParameterBytes ToBytes(DataType type, const std::vector<float>& values) {
   return bytes;
 }
 
-// sum += gradient, rounded to `type` after each element, as a caller that
-// accumulates does.
-void Accumulate(DataType type, const ParameterBytes& gradient, std::byte* sum) {
+// A number for the place where a parameter lives: its coordinates over the
+// axes on which other values live.
+uint64_t PlaceOf(const ParameterSpec& spec, const Mesh& mesh, Rank rank) {
+  uint64_t place = 0;
+  const std::vector<int32_t> coordinates = mesh.Coordinates(rank);
+  for (size_t a = 0; a < coordinates.size(); ++a) {
+    const MeshAxis& axis = mesh.axes()[a];
+    const AxisRole role = RoleOver(spec, axis.name);
+    if (role != AxisRole::kDistinct && role != AxisRole::kSlice) continue;
+    place = place * static_cast<uint64_t>(axis.degree) +
+            static_cast<uint64_t>(coordinates[a]);
+  }
+  return place;
+}
+
+// The first of the ranks that have the same gradients as `rank`.
+Rank FirstDuplicateOf(const ShardedCase& sharded, Rank rank, int32_t p) {
+  const ParameterSpec& spec = sharded.specs[static_cast<size_t>(p)];
+  const auto duplicates = [](const auto& role) {
+    return role.second == AxisRole::kDuplicate;
+  };
+  if (std::none_of(spec.roles.begin(), spec.roles.end(), duplicates)) {
+    return rank;
+  }
+  const Mesh mesh = *Mesh::Parse(sharded.mesh);
+  std::vector<int32_t> coordinates = mesh.Coordinates(rank);
+  for (size_t a = 0; a < coordinates.size(); ++a) {
+    if (RoleOver(spec, mesh.axes()[a].name) == AxisRole::kDuplicate) {
+      coordinates[a] = 0;
+    }
+  }
+  return mesh.RankOf(coordinates);
+}
+
+// What makes sums divisible by every divisor on the mesh, without a rounding.
+float UnitOfExactSums(const ShardedCase& sharded) {
+  int32_t odd = Mesh::Parse(sharded.mesh)->size();
+  while (odd % 2 == 0) odd /= 2;
+  return static_cast<float>(odd);
+}
+
+SeededRandom RandomOf(uint64_t seed, Rank rank, int32_t p, int64_t step) {
+  SeededRandom random(seed);
+  random.Mix(static_cast<uint64_t>(ToInt(rank)));
+  random.Mix(static_cast<uint64_t>(p));
+  random.Mix(static_cast<uint64_t>(step));
+  return random;
+}
+
+}  // namespace
+
+HostMap HostsOf(const ShardedCase& sharded, const Mesh& mesh) {
+  if (!sharded.hosts.empty()) return HostMap::FromHostIds(sharded.hosts);
+  return HostMap::FromHostIds(std::vector<std::string>(
+      static_cast<size_t>(mesh.size()), "the only host"));
+}
+
+int32_t CheckInCountOf(const ShardedCase& sharded, Rank rank, int32_t p,
+                       int64_t step) {
+  const Rank first = FirstDuplicateOf(sharded, rank, p);
+  if (sharded.has_gradient && !sharded.has_gradient(first, p, step)) return 0;
+  const CheckIns check_ins = sharded.specs[static_cast<size_t>(p)].check_ins;
+  if (check_ins == CheckIns::kExactly) return sharded.micro_batches;
+  SeededRandom random = RandomOf(sharded.seed + 3, first, p, step);
+  const auto limit = static_cast<uint64_t>(
+      sharded.micro_batches + (check_ins == CheckIns::kSyncOnly ? 1 : 0));
+  return 1 + static_cast<int32_t>(random.Below(limit));
+}
+
+ParameterBytes GradientOf(const ShardedCase& sharded, Rank rank, int32_t p,
+                          int64_t step, int32_t check_in, double loss_scale) {
+  const ParameterSpec& spec = sharded.specs[static_cast<size_t>(p)];
+  const Rank first = FirstDuplicateOf(sharded, rank, p);
+  SeededRandom random = RandomOf(sharded.seed, first, p, step);
+  random.Mix(static_cast<uint64_t>(check_in));
+  std::vector<float> values(static_cast<size_t>(ElementCount(spec)));
+  const auto scale = static_cast<float>(loss_scale);
+  const float unit = UnitOfExactSums(sharded);
+  for (float& value : values) {
+    value = sharded.gradients == GradientValues::kExactSums
+                ? unit * (static_cast<float>(random.Below(3)) - 1.0f)
+                : random.Between(-1.0f, 1.0f);
+    value *= scale;
+  }
+  for (const InjectedOverflow& overflow : sharded.overflows) {
+    if (overflow.parameter == p && overflow.step == step && check_in == 0 &&
+        FirstDuplicateOf(sharded, overflow.rank, p) == first) {
+      values[values.size() / 2] = std::numeric_limits<float>::infinity();
+    }
+  }
+  return ToBytes(spec.gradient_dtype, values);
+}
+
+void AddGradient(DataType type, const ParameterBytes& gradient,
+                 std::byte* sum) {
   const size_t count = gradient.size() / ByteWidth(type);
   std::vector<float> a(count);
   std::vector<float> b(count);
@@ -28,98 +119,6 @@ void Accumulate(DataType type, const ParameterBytes& gradient, std::byte* sum) {
   ToFloat(type, gradient.data(), b);
   for (size_t i = 0; i < count; ++i) a[i] += b[i];
   FromFloat(type, a, sum);
-}
-
-// A number for the place where a parameter lives: its coordinates over the
-// axes on which it is distinct.
-uint64_t PlaceOf(const ParameterSpec& spec, const Mesh& mesh, Rank rank) {
-  uint64_t place = 0;
-  const std::vector<int32_t> coordinates = mesh.Coordinates(rank);
-  for (size_t a = 0; a < coordinates.size(); ++a) {
-    const MeshAxis& axis = mesh.axes()[a];
-    if (RoleOver(spec, axis.name) != AxisRole::kDistinct) continue;
-    place = place * static_cast<uint64_t>(axis.degree) +
-            static_cast<uint64_t>(coordinates[a]);
-  }
-  return place;
-}
-
-// What a rank hands over for one parameter in one step.
-struct CallerGradient {
-  ParameterBytes sum;  // Of kCopyLast, and of kView without a view.
-  std::byte* view = nullptr;
-};
-
-absl::Status CheckIn(const ShardedCase& sharded, Rank rank, int32_t p,
-                     int64_t step, int32_t micro_batch,
-                     CallerGradient& gradient, ShardedOptimizer& optimizer) {
-  const ParameterSpec& spec = sharded.specs[static_cast<size_t>(p)];
-  const int64_t count = ElementCount(spec);
-  const DataType type = spec.gradient_dtype;
-  const ParameterBytes fresh = GradientOf(sharded, rank, p, step, micro_batch);
-  if (spec.gradient_mode == GradientMode::kAccumulate) {
-    return optimizer.GradientReady(p, fresh.data(), count, type);
-  }
-  if (gradient.view != nullptr) {
-    Accumulate(type, fresh, gradient.view);
-    return optimizer.GradientReady(p, gradient.view, count, type);
-  }
-  if (gradient.sum.empty()) gradient.sum.resize(fresh.size());
-  Accumulate(type, fresh, gradient.sum.data());
-  return optimizer.GradientReady(p, gradient.sum.data(), count, type);
-}
-
-absl::Status RunProgram(const ShardedCase& sharded, Collective& world,
-                        ShardedRun& run) {
-  const Rank rank = world.rank();
-  const auto r = static_cast<size_t>(ToInt(rank));
-  absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
-  if (!mesh.ok()) return mesh.status();
-  std::vector<ParameterBytes>& parameters = run.parameters[r];
-  for (size_t p = 0; p < sharded.specs.size(); ++p) {
-    parameters.push_back(
-        FirstValuesOf(sharded, *mesh, rank, static_cast<int32_t>(p)));
-  }
-  absl::StatusOr<std::unique_ptr<ShardedOptimizer>> optimizer =
-      ShardedOptimizer::Create(sharded.specs, *mesh, world, sharded.options);
-  if (!optimizer.ok()) return optimizer.status();
-  for (size_t p = 0; p < parameters.size(); ++p) {
-    const absl::Status s =
-        (*optimizer)
-            ->BindParameter(static_cast<int32_t>(p), parameters[p].data());
-    if (!s.ok()) return s;
-  }
-  for (int64_t step = 1; step <= sharded.steps; ++step) {
-    absl::Status s = TakeStep(sharded, rank, step, **optimizer);
-    if (!s.ok()) return s;
-    absl::StatusOr<StepOutcome> outcome = (*optimizer)->Outcome();
-    if (!outcome.ok()) return outcome.status();
-    run.outcomes[r].push_back(*outcome);
-    for (size_t p = 0; p < parameters.size(); ++p) {
-      s = (*optimizer)->WaitForParameters(static_cast<int32_t>(p));
-      if (!s.ok()) return s;
-    }
-  }
-  if (absl::Status s = (*optimizer)->Synchronize(); !s.ok()) return s;
-  absl::StatusOr<OptimizerStatistics> statistics = (*optimizer)->Statistics();
-  if (!statistics.ok()) return statistics.status();
-  run.statistics[r] = *statistics;
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-ParameterBytes GradientOf(const ShardedCase& sharded, Rank rank, int32_t p,
-                          int64_t step, int32_t micro_batch) {
-  const ParameterSpec& spec = sharded.specs[static_cast<size_t>(p)];
-  SeededRandom random(sharded.seed);
-  random.Mix(static_cast<uint64_t>(ToInt(rank)));
-  random.Mix(static_cast<uint64_t>(p));
-  random.Mix(static_cast<uint64_t>(step));
-  random.Mix(static_cast<uint64_t>(micro_batch));
-  std::vector<float> values(static_cast<size_t>(ElementCount(spec)));
-  for (float& value : values) value = random.Between(-1.0f, 1.0f);
-  return ToBytes(spec.gradient_dtype, values);
 }
 
 ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
@@ -133,78 +132,27 @@ ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
   return ToBytes(spec.dtype, values);
 }
 
-absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
-                      ShardedOptimizer& optimizer) {
-  if (absl::Status s = optimizer.BeginStep(sharded.micro_batches); !s.ok()) {
-    return s;
-  }
-  std::vector<CallerGradient> gradients(sharded.specs.size());
-  for (size_t p = 0; p < gradients.size(); ++p) {
-    gradients[p].view = static_cast<std::byte*>(
-        optimizer.GradientView(static_cast<int32_t>(p)));
-  }
-  SeededRandom random(sharded.seed + 2);
-  random.Mix(static_cast<uint64_t>(ToInt(rank)));
-  random.Mix(static_cast<uint64_t>(step));
-  std::vector<int32_t> order(sharded.specs.size());
-  for (size_t p = 0; p < order.size(); ++p) order[p] = static_cast<int32_t>(p);
-  for (int32_t m = 0; m < sharded.micro_batches; ++m) {
-    random.Shuffle(order);
-    for (const int32_t p : order) {
-      if (sharded.has_gradient && !sharded.has_gradient(rank, p, step)) {
-        continue;
-      }
-      const absl::Status s =
-          CheckIn(sharded, rank, p, step, m, gradients[static_cast<size_t>(p)],
-                  optimizer);
-      if (!s.ok()) return s;
-    }
-  }
-  absl::StatusOr<ReducedGradients> reduced = optimizer.Finish();
-  if (!reduced.ok()) return reduced.status();
-  return optimizer.Step(*std::move(reduced),
-                        {.clip_norm = sharded.clip_norm,
-                         .muon_learning_rate = std::nullopt,
-                         .adamw_learning_rate = std::nullopt});
-}
-
-ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime) {
-  ShardedRun run;
-  absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
-  if (!mesh.ok()) {
-    run.results.push_back(mesh.status());
-    return run;
-  }
-  const auto size = static_cast<size_t>(mesh->size());
-  run.parameters.resize(size);
-  run.outcomes.resize(size);
-  run.statistics.resize(size);
-  RankRunOptions options;
-  options.runtime = runtime;
-  options.size = mesh->size();
-  RankRun ranks = RunOnRanks(options, [&](Collective& world) {
-    return RunProgram(sharded, world, run);
-  });
-  run.results = std::move(ranks.results);
-  run.trace_hash = ranks.trace_hash;
-  return run;
-}
-
 std::string Describe(const ShardedCase& sharded) {
   std::string text = absl::StrCat(
-      "seed ", sharded.seed, ", mesh ", sharded.mesh, ", bucket_bytes_max ",
-      sharded.options.plan.bucket_bytes_max, ", overlap ",
+      "seed ", sharded.seed, ", mesh ", sharded.mesh, ", hosts ",
+      absl::StrJoin(sharded.hosts, " "), ", bucket_bytes_max ",
+      sharded.options.plan.bucket_bytes_max, ", hierarchy ",
+      static_cast<int>(sharded.options.plan.hierarchy), ", overlap ",
       sharded.options.overlap ? "on" : "off", ", micro-batches ",
-      sharded.micro_batches, ", clip ", sharded.clip_norm, "\n");
+      sharded.micro_batches, ", clip ", sharded.clip_norm, ", scaler ",
+      sharded.scaler.has_value() ? "on" : "off", "\n");
   for (const ParameterSpec& spec : sharded.specs) {
     absl::StrAppend(&text, "  ", spec.name, " ", RuleName(spec.rule), " ",
                     DataTypeName(spec.dtype), " gradient ",
                     DataTypeName(spec.gradient_dtype), " mode ",
-                    static_cast<int>(spec.gradient_mode), " [");
-    for (const int64_t dim : spec.shape) absl::StrAppend(&text, " ", dim);
-    absl::StrAppend(&text, " ]");
+                    static_cast<int>(spec.gradient_mode), " check-ins ",
+                    static_cast<int>(spec.check_ins), " [",
+                    absl::StrJoin(spec.shape, " "), "]");
     for (const auto& [axis, role] : spec.roles) {
       absl::StrAppend(&text, " ", axis, ":", AxisRoleName(role));
+    }
+    for (const auto& [axis, at] : spec.coordinates) {
+      absl::StrAppend(&text, " at ", axis, "=", absl::StrJoin(at, ","));
     }
     absl::StrAppend(&text, "\n");
   }

@@ -1,8 +1,9 @@
 // A whole optimizer run as a value: the same run sharded over ranks and
 // unsharded on one, for tests that hold the two against each other.
 //
-// Gradients, first values and the order of check-ins are pure functions of the
-// case's seed, the rank, the parameter, the step and the micro-batch.
+// Gradients, first values, the number and the order of check-ins are pure
+// functions of the case's seed, the rank, the parameter, the step and the
+// check-in. Ranks that differ along duplicate axes alone have equal gradients.
 
 #ifndef TESTING_SHARDED_CASE_H_
 #define TESTING_SHARDED_CASE_H_
@@ -10,45 +11,84 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "optimizer/sharded_optimizer.h"
 #include "testing/rank_harness.h"
+#include "topology/host_map.h"
 #include "topology/mesh.h"
 #include "topology/rank.h"
 
 namespace muonshard::testing {
 
+enum class GradientValues : uint8_t {
+  kRandom,
+  // -k, 0 or k, where k is the odd part of the number of ranks: sums are exact,
+  // the same in every order, and so is each level's share of the divisor. In
+  // bf16 for up to 256 / k of them.
+  kExactSums,
+};
+
+// One element that is infinite in the first check-in of a gradient.
+struct InjectedOverflow {
+  Rank rank = Rank(0);
+  int32_t parameter = 0;
+  int64_t step = 0;
+};
+
 struct ShardedCase {
   std::string mesh;
   std::vector<ParameterSpec> specs;
   OptimizerOptions options;
+  // The identity of each rank's host; empty: all are on one.
+  std::vector<std::string> hosts;
   int32_t steps = 2;
   int32_t micro_batches = 1;
   double clip_norm = 0;
   uint64_t seed = 0;
+  GradientValues gradients = GradientValues::kRandom;
+  std::vector<InjectedOverflow> overflows;
+  // Every rank has such a scaler, by whose scale gradients are multiplied.
+  std::optional<GradScalerOptions> scaler;
+  // A step that fails ends the run, or is noted and the next one begins.
+  bool goes_on_after_errors = false;
   // Whether `rank` has a gradient for parameter `p` in `step`, which counts
-  // from 1. Absent function: always.
+  // from 1. Absent function: always. Asked of the first duplicate only.
   std::function<bool(Rank rank, int32_t p, int64_t step)> has_gradient;
+  // All but clip norm and loss scale. Absent function: the defaults.
+  std::function<StepOptions(int64_t step)> step_options;
 };
 
-// Meshes of 1 to 8 ranks, all rules, modes and types; rows or columns of 1,
-// more ranks than matrices, empty segments, one huge matrix.
+// Meshes of 1 to 8 ranks on one or more hosts, all rules, roles, modes and
+// types; rows or columns of 1, more ranks than matrices, empty segments, one
+// huge matrix.
 ShardedCase RandomShardedCase(uint64_t seed);
 
 // For a person who reads a failure.
 std::string Describe(const ShardedCase& sharded);
 
+HostMap HostsOf(const ShardedCase& sharded, const Mesh& mesh);
+
 using ParameterBytes = std::vector<std::byte>;
 
-// Values of the gradient of one micro-batch, in the spec's gradient dtype.
+// How often `rank` checks in parameter `p` in `step`; 0 without a gradient.
+int32_t CheckInCountOf(const ShardedCase& sharded, Rank rank, int32_t p,
+                       int64_t step);
+// Values of the gradient of one check-in, which counts from 0, in the spec's
+// gradient dtype.
 ParameterBytes GradientOf(const ShardedCase& sharded, Rank rank, int32_t p,
-                          int64_t step, int32_t micro_batch);
+                          int64_t step, int32_t check_in,
+                          double loss_scale = 1);
+// sum += gradient, rounded to `type` after each element, as a caller that
+// accumulates does.
+void AddGradient(DataType type, const ParameterBytes& gradient, std::byte* sum);
 // The first values of a parameter: equal on all ranks where it is the same
 // parameter, others where it lives apart.
 ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
@@ -57,10 +97,13 @@ ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
 struct ShardedRun {
   std::vector<absl::Status> results;  // In rank order.
   uint64_t trace_hash = 0;
-  // [rank][parameter], after the last step.
+  // [rank][parameter], after the last step; empty where it does not live.
   std::vector<std::vector<ParameterBytes>> parameters;
-  std::vector<std::vector<StepOutcome>> outcomes;  // [rank][step - 1].
-  std::vector<OptimizerStatistics> statistics;     // By rank.
+  // [rank][step - 1]; the default outcome of a step that failed.
+  std::vector<std::vector<StepOutcome>> outcomes;
+  std::vector<std::vector<absl::Status>> step_results;
+  std::vector<OptimizerStatistics> statistics;  // By rank.
+  std::vector<GradScalerState> scalers;         // By rank.
 };
 
 // Runs the case on loopback.
@@ -69,12 +112,15 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime);
 // One step of `optimizer` for the program of `rank`: all check-ins in an order
 // of the rank's own, Finish, Step.
 absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
-                      ShardedOptimizer& optimizer);
+                      ShardedOptimizer& optimizer, double loss_scale = 1);
 
-// What every rank's parameters must be, [rank][parameter], and every outcome.
+// What every rank's parameters must be, [rank][parameter], every outcome and
+// every step's result.
 struct UnshardedRun {
   std::vector<std::vector<ParameterBytes>> parameters;
   std::vector<StepOutcome> outcomes;
+  std::vector<absl::Status> step_results;
+  GradScalerState scaler;
 };
 absl::StatusOr<UnshardedRun> RunUnsharded(const ShardedCase& sharded);
 

@@ -123,3 +123,56 @@ def muonshard_python_test(name, main, srcs, size = "small"):
         args = ["python3", "-B", "$(location %s)" % main],
         data = [main] + srcs,
     )
+
+def _optimized_impl(_settings, _attr):
+    return {"//command_line_option:compilation_mode": "opt"}
+
+_optimized = transition(
+    implementation = _optimized_impl,
+    inputs = [],
+    outputs = ["//command_line_option:compilation_mode"],
+)
+
+def _optimized_test_impl(ctx):
+    binary = ctx.attr.binary[0][DefaultInfo]
+    test = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.symlink(
+        output = test,
+        target_file = binary.files_to_run.executable,
+        is_executable = True,
+    )
+    return [DefaultInfo(
+        executable = test,
+        runfiles = ctx.runfiles([test]).merge(binary.default_runfiles),
+    )]
+
+_optimized_test = rule(
+    implementation = _optimized_test_impl,
+    test = True,
+    attrs = {
+        "binary": attr.label(cfg = _optimized, mandatory = True),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+)
+
+def muonshard_optimized_cc_test(name, size = "large", copts = [], deps = [], shard_count = 1, tags = [], **kwargs):
+    """A test that is too slow without the optimizer: it and all below it are built with it."""
+    cc_binary(
+        name = name + "_binary",
+        testonly = True,
+        copts = _COPTS + copts,
+        linkstatic = True,
+        tags = ["manual"],
+        deps = deps + ["@googletest//:gtest_main"],
+        **kwargs
+    )
+    _optimized_test(
+        name = name,
+        testonly = True,
+        size = size,
+        binary = ":%s_binary" % name,
+        shard_count = shard_count,
+        tags = tags,
+    )

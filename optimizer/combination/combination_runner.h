@@ -1,0 +1,62 @@
+// Runs combinations on one mesh and holds each run against the unsharded twin
+// and the fp64 reference.
+//
+// Result     gtest failures, and counts of runs by what became of them.
+// Threads    Like an int.
+
+#ifndef OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_
+#define OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "optimizer/combination/combination.h"
+#include "optimizer/combination/combination_mesh.h"
+#include "testing/rank_harness.h"
+#include "testing/reference_run.h"
+#include "testing/sharded_case.h"
+
+namespace muonshard::testing {
+
+struct RunCounts {
+  int equal = 0;    // To twin and reference.
+  int refused = 0;  // At construction, with the expected reason.
+
+  RunCounts& operator+=(const RunCounts& other);
+};
+
+class CombinationRunner {
+ public:
+  CombinationRunner(CombinationMesh mesh, GradientValues gradients);
+
+  // Expects that the run of `combination` equals, bit for bit, the unsharded
+  // one: parameters, outcomes with the global norm, errors, scaler. And if
+  // gradients are exact sums, also the unsharded one without hierarchy, and the
+  // reference within its bound. Or that all ranks refuse it.
+  void Run(const Combination& combination, const RuntimeCase& runtime);
+
+  const RunCounts& counts() const { return counts_; }
+
+ private:
+  // What runs must equal that differ only in what changes no bits.
+  struct Expected {
+    UnshardedRun unsharded;
+    ReferenceRun reference;
+  };
+
+  const Expected* ExpectedOf(const Combination& combination);
+  void ExpectSameBits(const ShardedCase& sharded, const ShardedRun& got,
+                      const UnshardedRun& want) const;
+  void ExpectNearReference(const ShardedCase& sharded, const ShardedRun& got,
+                           const ReferenceRun& want) const;
+
+  const CombinationMesh mesh_;
+  const GradientValues gradients_;
+  std::map<std::string, std::unique_ptr<Expected>> expected_;
+  RunCounts counts_;
+};
+
+}  // namespace muonshard::testing
+
+#endif  // OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_

@@ -1,0 +1,183 @@
+#include <memory>
+#include <utility>
+
+#include "optimizer/compute/convert.h"
+#include "testing/seeded_random.h"
+#include "testing/sharded_case.h"
+
+namespace muonshard::testing {
+namespace {
+
+// What a rank hands over for one parameter in one step.
+struct CallerGradient {
+  ParameterBytes sum;  // Of kCopyLast, and of kView without a view.
+  std::byte* view = nullptr;
+  int32_t check_ins = 0;
+};
+
+absl::Status CheckIn(const ParameterSpec& spec, int32_t p,
+                     const ParameterBytes& fresh, CallerGradient& gradient,
+                     ShardedOptimizer& optimizer) {
+  const int64_t count = ElementCount(spec);
+  const DataType type = spec.gradient_dtype;
+  if (spec.gradient_mode == GradientMode::kAccumulate) {
+    return optimizer.GradientReady(p, fresh.data(), count, type);
+  }
+  if (gradient.view != nullptr) {
+    AddGradient(type, fresh, gradient.view);
+    return optimizer.GradientReady(p, gradient.view, count, type);
+  }
+  if (gradient.sum.empty()) gradient.sum.resize(fresh.size());
+  AddGradient(type, fresh, gradient.sum.data());
+  return optimizer.GradientReady(p, gradient.sum.data(), count, type);
+}
+
+// One rank's part of a run.
+class RankProgram {
+ public:
+  RankProgram(const ShardedCase& sharded, Collective& world, ShardedRun& run)
+      : sharded_(sharded),
+        world_(world),
+        r_(static_cast<size_t>(ToInt(world.rank()))),
+        run_(run) {}
+
+  absl::Status Run() {
+    if (absl::Status s = Begin(); !s.ok()) return s;
+    absl::StatusOr<GradScaler> scaler =
+        GradScaler::Create(sharded_.scaler.value_or(GradScalerOptions()));
+    if (!scaler.ok()) return scaler.status();
+    for (int64_t step = 1; step <= sharded_.steps; ++step) {
+      absl::StatusOr<StepOutcome> outcome =
+          OneStep(step, sharded_.scaler.has_value() ? scaler->scale() : 1.0);
+      if (outcome.ok()) scaler->Update(*outcome);
+      run_.step_results[r_].push_back(outcome.status());
+      run_.outcomes[r_].push_back(outcome.value_or(StepOutcome()));
+      if (!outcome.ok() && !sharded_.goes_on_after_errors) {
+        return outcome.status();
+      }
+    }
+    if (absl::Status s = optimizer_->Synchronize(); !s.ok()) {
+      if (!sharded_.goes_on_after_errors) return s;
+    }
+    run_.scalers[r_] = scaler->state();
+    absl::StatusOr<OptimizerStatistics> statistics = optimizer_->Statistics();
+    if (!statistics.ok()) return statistics.status();
+    run_.statistics[r_] = *statistics;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Begin() {
+    absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded_.mesh);
+    if (!mesh.ok()) return mesh.status();
+    OptimizerEnvironment environment;
+    if (!sharded_.hosts.empty()) environment.host_id = sharded_.hosts[r_];
+    auto optimizer =
+        ShardedOptimizer::Create(sharded_.specs, *mesh, world_,
+                                 sharded_.options, std::move(environment));
+    if (!optimizer.ok()) return optimizer.status();
+    optimizer_ = *std::move(optimizer);
+    std::vector<ParameterBytes>& parameters = run_.parameters[r_];
+    parameters.resize(sharded_.specs.size());
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      if (!LivesOn(sharded_.specs[p], *mesh, world_.rank())) continue;
+      const auto index = static_cast<int32_t>(p);
+      parameters[p] = FirstValuesOf(sharded_, *mesh, world_.rank(), index);
+      const absl::Status s =
+          optimizer_->BindParameter(index, parameters[p].data());
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepOutcome> OneStep(int64_t step, double loss_scale) {
+    absl::Status s =
+        TakeStep(sharded_, world_.rank(), step, *optimizer_, loss_scale);
+    if (!s.ok()) return s;
+    absl::StatusOr<StepOutcome> outcome = optimizer_->Outcome();
+    if (!outcome.ok()) return outcome.status();
+    // What is gathered eagerly has come.
+    if (sharded_.options.gather == GatherMode::kEager) return outcome;
+    for (size_t p = 0; p < sharded_.specs.size(); ++p) {
+      s = step % 2 == 1 ? optimizer_->WaitForParameters(static_cast<int32_t>(p))
+                        : optimizer_->WaitForParameters(sharded_.specs[p].name);
+      if (!s.ok()) return s;
+    }
+    return outcome;
+  }
+
+  const ShardedCase& sharded_;
+  Collective& world_;
+  const size_t r_;
+  ShardedRun& run_;
+  std::unique_ptr<ShardedOptimizer> optimizer_;
+};
+
+}  // namespace
+
+absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
+                      ShardedOptimizer& optimizer, double loss_scale) {
+  if (absl::Status s = optimizer.BeginStep(sharded.micro_batches); !s.ok()) {
+    return s;
+  }
+  absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
+  if (!mesh.ok()) return mesh.status();
+  std::vector<CallerGradient> gradients(sharded.specs.size());
+  std::vector<int32_t> order;
+  for (size_t p = 0; p < gradients.size(); ++p) {
+    if (!LivesOn(sharded.specs[p], *mesh, rank)) continue;
+    const auto index = static_cast<int32_t>(p);
+    gradients[p].view = static_cast<std::byte*>(optimizer.GradientView(index));
+    gradients[p].check_ins = CheckInCountOf(sharded, rank, index, step);
+    order.push_back(index);
+  }
+  SeededRandom random(sharded.seed + 2);
+  random.Mix(static_cast<uint64_t>(ToInt(rank)));
+  random.Mix(static_cast<uint64_t>(step));
+  // A kSyncOnly parameter may check in once more than there are micro-batches.
+  for (int32_t m = 0; m <= sharded.micro_batches; ++m) {
+    random.Shuffle(order);
+    for (const int32_t p : order) {
+      CallerGradient& gradient = gradients[static_cast<size_t>(p)];
+      if (m >= gradient.check_ins) continue;
+      const absl::Status s =
+          CheckIn(sharded.specs[static_cast<size_t>(p)], p,
+                  GradientOf(sharded, rank, p, step, m, loss_scale), gradient,
+                  optimizer);
+      if (!s.ok()) return s;
+    }
+  }
+  absl::StatusOr<ReducedGradients> reduced = optimizer.Finish();
+  if (!reduced.ok()) return reduced.status();
+  StepOptions options;
+  if (sharded.step_options) options = sharded.step_options(step);
+  options.clip_norm = sharded.clip_norm;
+  options.loss_scale = loss_scale;
+  return optimizer.Step(*std::move(reduced), options);
+}
+
+ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime) {
+  ShardedRun run;
+  absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
+  if (!mesh.ok()) {
+    run.results.push_back(mesh.status());
+    return run;
+  }
+  const auto size = static_cast<size_t>(mesh->size());
+  run.parameters.resize(size);
+  run.outcomes.resize(size);
+  run.step_results.resize(size);
+  run.statistics.resize(size);
+  run.scalers.resize(size);
+  RankRunOptions options;
+  options.runtime = runtime;
+  options.size = mesh->size();
+  RankRun ranks = RunOnRanks(options, [&](Collective& world) {
+    return RankProgram(sharded, world, run).Run();
+  });
+  run.results = std::move(ranks.results);
+  run.trace_hash = ranks.trace_hash;
+  return run;
+}
+
+}  // namespace muonshard::testing
