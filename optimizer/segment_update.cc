@@ -33,9 +33,11 @@ SegmentUpdater::SegmentUpdater(Runtime& runtime,
           .second = {},
           .master = {}};
       if (spec.rule == Rule::kMuon) {
-        workspace_count = std::max(
-            workspace_count,
-            MuonWorkspaceCount(MuonUnitOf(spec, piece.rows), options.muon));
+        const MuonUnit unit = MuonUnitOf(spec, piece.rows);
+        workspace_count =
+            std::max(workspace_count, MuonWorkspaceCount(unit, options.muon));
+        state.second.resize(
+            static_cast<size_t>(MuonRowMomentCount(unit, options.muon)));
       } else {
         state.second.resize(static_cast<size_t>(piece.count));
       }
@@ -112,8 +114,9 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
   const std::byte* gradient = buffers_.gradient_of(bucket, piece);
   if (muon) {
     MuonUpdate(MuonUnitOf(spec, piece.rows), options_.muon, factors,
-               spec.gradient_dtype, gradient, state.first, dtype, old, out,
-               workspace_);
+               spec.gradient_dtype, gradient,
+               {.momentum = state.first, .row_moments = state.second}, dtype,
+               old, out, workspace_);
   } else {
     AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient,
                 state.first, state.second, dtype, old, out);

@@ -49,7 +49,8 @@ class SegmentUpdater {
   void CopyOut(int32_t bucket);
 
  private:
-  // Of one own piece: momentum of a unit, both moments of a run of chunks.
+  // Of one own piece: momentum and row moments of a unit, both moments of a run
+  // of chunks.
   struct PieceState {
     int32_t piece = 0;
     std::vector<float> first;

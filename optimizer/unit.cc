@@ -81,12 +81,14 @@ absl::StatusOr<std::vector<Unit>> ListUnits(
         for (const int64_t cols : cut.column_blocks) {
           unit.flops += NewtonSchulzFlops(rows, cols, options.muon);
         }
-        unit.scratch_bytes =
-            MuonWorkspaceCount(MuonUnitOf(spec, rows), options.muon) *
-            static_cast<int64_t>(sizeof(float));
+        const MuonUnit shape = MuonUnitOf(spec, rows);
+        unit.scratch_bytes = MuonWorkspaceCount(shape, options.muon) *
+                             static_cast<int64_t>(sizeof(float));
         unit.state_bytes =
-            unit.count() *
-            StateBytesPerElement(spec.rule, spec.dtype, options.master_weights);
+            unit.count() * StateBytesPerElement(spec.rule, spec.dtype,
+                                                options.master_weights) +
+            MuonRowMomentCount(shape, options.muon) *
+                static_cast<int64_t>(sizeof(float));
         offset += unit.count();
         units.push_back(unit);
       }

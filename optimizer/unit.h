@@ -21,8 +21,8 @@ struct Unit {
   int64_t offset = 0;  // In the parameter, in elements.
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t flops = 0;  // Of its blocks of columns together, per step.
-  int64_t state_bytes = 0;
+  int64_t flops = 0;        // Of its blocks of columns together, per step.
+  int64_t state_bytes = 0;  // Of all its elements, and moments of rows.
   int64_t scratch_bytes = 0;
   int32_t owner = 0;  // Group rank.
 

@@ -86,13 +86,17 @@ double Rate(const ParameterSpec& spec, const OptimizerOptions& options,
   return rate * spec.learning_rate_scale;
 }
 
-double Scale(MuonScale scale, int64_t fan_out, int64_t fan_in) {
+double Scale(const MuonOptions& muon, int64_t fan_out, int64_t fan_in) {
   const double ratio =
       static_cast<double>(fan_out) / static_cast<double>(fan_in);
   const double larger = static_cast<double>(std::max(fan_out, fan_in));
-  if (scale == MuonScale::kSpectral) return std::max(1.0, std::sqrt(ratio));
-  if (scale == MuonScale::kMatchAdamWRms) return 0.2 * std::sqrt(larger);
-  if (scale == MuonScale::kFanRatio) return std::sqrt(ratio);
+  if (muon.scale == MuonScale::kSpectral) {
+    return std::max(1.0, std::sqrt(ratio));
+  }
+  if (muon.scale == MuonScale::kMatchAdamWRms) {
+    return muon.rms_factor * std::sqrt(larger);
+  }
+  if (muon.scale == MuonScale::kFanRatio) return std::sqrt(ratio);
   return 1;
 }
 
@@ -106,8 +110,12 @@ void ForEachBlock(const ParameterSpec& spec, Visit visit) {
   for (int64_t matrix = 0; matrix < bank; ++matrix) {
     int64_t row = matrix * rows;
     int64_t col = 0;
-    if (spec.blocks.sizes.empty()) visit(row, col, rows, cols);
-    for (const int64_t size : spec.blocks.sizes) {
+    std::vector<int64_t> sizes = spec.blocks.sizes;
+    if (sizes.empty()) {
+      sizes = {(spec.blocks.dimension == 0 ? rows : cols) -
+               spec.blocks.padding};
+    }
+    for (const int64_t size : sizes) {
       if (spec.blocks.dimension == 0) {
         visit(row, col, size, cols);
         row += size;
@@ -132,6 +140,34 @@ void ScaleByAol(int64_t rows, int64_t cols, double relative_epsilon,
         std::max({std::sqrt(sum), relative_epsilon, std::pow(0.5, 60)});
     for (int64_t j = 0; j < cols; ++j) x[Index(i * cols + j)] *= 0.85 / size;
   }
+}
+
+// NorMuon: divides each neuron of `block`, a row or a column of it, by the root
+// of the running mean of its squares, then gives the block its norm back.
+// `moments` are those of the block's neurons.
+void NormalizeNeurons(const MuonOptions& muon, int64_t rows, int64_t cols,
+                      int32_t fan_out_dimension, double* moments,
+                      Values& block) {
+  const bool by_row = fan_out_dimension == 0;
+  const double before = std::sqrt(SumOfSquares(block));
+  Values squares(Index(by_row ? rows : cols), 0.0);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      squares[Index(by_row ? i : j)] += std::pow(block[Index(i * cols + j)], 2);
+    }
+  }
+  const double weights = static_cast<double>(by_row ? cols : rows);
+  for (size_t n = 0; n < squares.size(); ++n) {
+    moments[n] += (1 - muon.row_beta2) * (squares[n] / weights - moments[n]);
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      block[Index(i * cols + j)] /=
+          std::sqrt(moments[by_row ? i : j]) + muon.epsilon;
+    }
+  }
+  const double after = std::sqrt(SumOfSquares(block));
+  for (double& value : block) value *= after == 0 ? 0 : before / after;
 }
 
 }  // namespace
@@ -240,6 +276,7 @@ void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec, double rate,
                        : momentum;
   }
   const int64_t stride = spec.shape.back();
+  double* moments = parameter.second.data();
   ForEachBlock(spec, [&](int64_t row, int64_t col, int64_t rows, int64_t cols) {
     Values block(Index(rows * cols));
     for (int64_t i = 0; i < rows; ++i) {
@@ -249,14 +286,24 @@ void ReferenceOptimizer::UpdateMuon(const ParameterSpec& spec, double rate,
       }
     }
     block = ReferenceNewtonSchulz(std::move(block), rows, cols, muon);
-    const double scale = spec.fan_out_dimension == 0
-                             ? Scale(muon.scale, rows, cols)
-                             : Scale(muon.scale, cols, rows);
+    const bool fan_out_is_rows = spec.fan_out_dimension == 0;
+    if (muon.row_normalization) {
+      NormalizeNeurons(muon, rows, cols, spec.fan_out_dimension, moments,
+                       block);
+      moments += fan_out_is_rows ? rows : cols;
+    }
+    const double scale =
+        fan_out_is_rows ? Scale(muon, rows, cols) : Scale(muon, cols, rows);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
         double& weight = parameter.values[Index((row + i) * stride + col + j)];
-        weight -= rate * decay * weight;
-        weight -= rate * scale * block[Index(i * cols + j)];
+        const double step = rate * scale * block[Index(i * cols + j)];
+        const bool against = weight != 0 && step != 0 &&
+                             std::signbit(weight) != std::signbit(step);
+        if (muon.weight_decay_kind == WeightDecay::kDecoupled || !against) {
+          weight -= rate * decay * weight;
+        }
+        weight -= step;
       }
     }
   });

@@ -65,8 +65,9 @@ class ReferenceOptimizer {
  private:
   struct Parameter {
     std::vector<double> values;
-    std::vector<double> first;   // Momentum, or the first moment.
-    std::vector<double> second;  // The second moment.
+    std::vector<double> first;  // Momentum, or the first moment.
+    // The second moment, or at its front the moments of neurons.
+    std::vector<double> second;
     int64_t steps = 0;
   };
 

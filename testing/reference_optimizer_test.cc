@@ -138,6 +138,72 @@ TEST(ReferenceOptimizerTest, BlocksAreScaledByTheirOwnShapes) {
   EXPECT_THAT(optimizer.parameter(1), ElementsAre(-1, -1, -1, -1, -1));
 }
 
+TEST(ReferenceOptimizerTest, PaddingEntersNeitherMatrixNorScaleNorNorm) {
+  OptimizerOptions options = NormalizeOnly();
+  options.muon.learning_rate = 1;
+  options.muon.weight_decay = 0;
+  ParameterSpec below = Matrix("rows", {5, 1});
+  below.blocks = {.dimension = 0, .sizes = {}, .padding = 1};
+  ParameterSpec beside = Matrix("cols", {2, 3});
+  beside.blocks = {.dimension = 1, .sizes = {1, 1}, .padding = 1};
+  ReferenceOptimizer optimizer({below, beside}, options, {1, 1},
+                               {{0, 0, 0, 0, 7}, {0, 0, 7, 0, 0, 7}});
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const auto outcome =
+      optimizer.Step({{{{1, 1, 1, 1, kNaN}}}, {{{3, 1, kNaN, 4, 0, kNaN}}}}, 0);
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_DOUBLE_EQ(outcome->gradient_norm, std::sqrt(4 + 26));
+  // 4 x 1: each element is 1/2, times sqrt(4 / 1).
+  EXPECT_THAT(optimizer.parameter(0), ElementsAre(-1, -1, -1, -1, 7));
+  // 2 x 1 each, times sqrt(2 / 1).
+  EXPECT_THAT(
+      optimizer.parameter(1),
+      Pointwise(DoubleNear(1e-15), {-0.6 * std::sqrt(2), -std::sqrt(2), 7.0,
+                                    -0.8 * std::sqrt(2), 0.0, 7.0}));
+}
+
+TEST(ReferenceOptimizerTest, CautiousDecaySparesWeightsOfTheOtherSign) {
+  OptimizerOptions options = NormalizeOnly();
+  options.muon.weight_decay_kind = WeightDecay::kCautious;
+  options.muon.learning_rate = 0.5;
+  options.muon.weight_decay = 0.5;
+  ReferenceOptimizer optimizer({Matrix("w", {1, 4})}, options, {1},
+                               {{4, -4, 0, 4}});
+  ASSERT_THAT(optimizer.Step({{{{1, 1, 1, 0}}}}, 0), IsOk());
+  const double step = 0.5 / std::sqrt(3);
+  EXPECT_THAT(optimizer.parameter(0),
+              Pointwise(DoubleNear(1e-15), {3 - step, -4 - step, -step, 3.0}));
+}
+
+TEST(ReferenceOptimizerTest, NormalizedNeuronsAreOfOneSizeAtFirst) {
+  for (const int32_t fan_out_dimension : {0, 1}) {
+    OptimizerOptions options = NormalizeOnly();
+    options.muon.learning_rate = 1;
+    options.muon.weight_decay = 0;
+    options.muon.epsilon = 1e-300;
+    options.muon.scale = MuonScale::kMatchAdamWRms;
+    options.muon.rms_factor = 3;
+    options.muon.row_normalization = true;
+    ParameterSpec spec = Matrix("w", {2, 2});
+    spec.fan_out_dimension = fan_out_dimension;
+    ReferenceOptimizer optimizer({spec}, options, {1}, {{0, 0, 0, 0}});
+    const bool rows = fan_out_dimension == 0;
+    // Neurons (3, 4) and (30, 40).
+    const std::vector<double> gradient =
+        rows ? std::vector<double>{3, 4, 30, 40}
+             : std::vector<double>{3, 30, 4, 40};
+    ASSERT_THAT(optimizer.Step({{{gradient}}}, 0), IsOk());
+    // The norm is 1, half of its square in each.
+    const double scale = -3 * std::sqrt(2) * std::sqrt(0.5);
+    const double a = 0.6 * scale;
+    const double b = 0.8 * scale;
+    EXPECT_THAT(
+        optimizer.parameter(0),
+        Pointwise(DoubleNear(1e-14), rows ? std::vector<double>{a, b, a, b}
+                                          : std::vector<double>{a, a, b, b}));
+  }
+}
+
 TEST(ReferenceOptimizerTest, NonFiniteGradientsChangeNothing) {
   ReferenceOptimizer optimizer({Vector("v", 1)}, {}, {1}, {{7}});
   const auto outcome =

@@ -169,6 +169,29 @@ TEST(AdamWUpdateTest, BitsDoNotDependOnWhereRangesAreCut) {
   }
 }
 
+TEST(AdamWUpdateTest, TinyAndHugeGradientsFollowTheFormula) {
+  for (const double size : {1e-30, 1e15}) {
+    AdamWCase test;
+    test.factors = {.learning_rate = 0.5,
+                    .weight_decay = 0,
+                    .gradient_factor = 1,
+                    .step = 1};
+    test.first.assign(1000, 0.0f);
+    test.second.assign(1000, 0.0f);
+    test.parameter.assign(1000, 0.0f);
+    for (float& value : test.gradient) value *= static_cast<float>(size);
+    const std::vector<float> gradient = test.gradient;
+    const std::vector<float> result = Update(test, {1000});
+    for (size_t i = 0; i < result.size(); ++i) {
+      const double g = double{gradient[i]};
+      // The squares of tiny gradients vanish in f32, and beside epsilon.
+      const double want =
+          -0.5 * g / (std::abs(g) + double{test.options.epsilon});
+      EXPECT_NEAR(double{result[i]}, want, 16 * kRoundoff * std::abs(want));
+    }
+  }
+}
+
 TEST(AdamWUpdateTest, AZeroGradientAtRestOnlyDecays) {
   AdamWCase test;
   test.gradient.assign(1000, 0.0f);

@@ -5,90 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "optimizer/compute/convert.h"
+#include "optimizer/compute/muon_case.h"
 #include "optimizer/compute/newton_schulz.h"
-#include "optimizer/compute/update.h"
 
 namespace muonshard {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-// f32's unit roundoff.
-const double kRoundoff = std::ldexp(1.0, -24);
-
-std::vector<float> Wave(size_t count, double frequency) {
-  std::vector<float> values(count);
-  for (size_t i = 0; i < count; ++i) {
-    values[i] =
-        static_cast<float>(std::sin(frequency * static_cast<double>(i + 1)));
-  }
-  return values;
-}
-
-Bytes As(DataType type, const std::vector<float>& values) {
-  Bytes bytes(values.size() * ByteWidth(type));
-  FromFloat(type, values, bytes.data());
-  return bytes;
-}
-
-std::vector<float> Values(DataType type, const Bytes& bytes) {
-  std::vector<float> values(bytes.size() / ByteWidth(type));
-  ToFloat(type, bytes.data(), values);
-  return values;
-}
-
-std::vector<float> Rounded(DataType type, const std::vector<float>& values) {
-  return Values(type, As(type, values));
-}
-
-// An iteration that only divides by the Frobenius norm, so that results can be
-// had in closed form.
-MuonOptions NormalizeOnly() {
-  MuonOptions options;
-  options.coefficient_set = NewtonSchulzSet::kCustom;
-  options.custom_coefficients = {{1, 0, 0}};
-  options.newton_schulz_steps = 1;
-  return options;
-}
-
-struct MuonCase {
-  MuonUnit unit;
-  MuonOptions options;
-  UpdateFactors factors;
-  DataType gradient_dtype = DataType::kF32;
-  DataType parameter_dtype = DataType::kF32;
-  std::vector<float> gradient;
-  std::vector<float> momentum;
-  std::vector<float> parameter;
-};
-
-MuonCase SmallMuonCase() {
-  MuonCase test;
-  test.unit = {
-      .rows = 3, .cols = 4, .column_blocks = {}, .fan_out_dimension = 0};
-  test.options = NormalizeOnly();
-  test.factors = {.learning_rate = 0.5,
-                  .weight_decay = 0.25,
-                  .gradient_factor = 1,
-                  .step = 1};
-  test.gradient = Wave(12, 1.0);
-  test.momentum = Wave(12, 0.3);
-  test.parameter = Wave(12, 0.7);
-  return test;
-}
-
-// Returns the new parameter; `test.momentum` becomes the new momentum.
-std::vector<float> Update(MuonCase& test) {
-  const Bytes gradient = As(test.gradient_dtype, test.gradient);
-  Bytes parameter = As(test.parameter_dtype, test.parameter);
-  std::vector<float> workspace(
-      static_cast<size_t>(MuonWorkspaceCount(test.unit, test.options)));
-  MuonUpdate(test.unit, test.options, test.factors, test.gradient_dtype,
-             gradient.data(), test.momentum, test.parameter_dtype,
-             parameter.data(), parameter.data(), workspace);
-  return Values(test.parameter_dtype, parameter);
-}
 
 // The header's formulas in fp64, for one block and an iteration that only
 // normalizes; `scale` is the factor that the rule gives.
@@ -191,146 +112,78 @@ TEST(MuonUpdateTest, EveryPairOfTypesIsReadAndRoundedOnce) {
   }
 }
 
-TEST(MuonUpdateTest, ColumnBlocksAreUpdatedAsMatricesOfTheirOwn) {
-  constexpr int64_t kRows = 20;
-  const std::vector<int64_t> blocks = {7, 30, 1};
-  MuonCase whole;
-  whole.unit = {.rows = kRows,
-                .cols = 38,
-                .column_blocks = blocks,
-                .fan_out_dimension = 0};
-  whole.factors = {.learning_rate = 0.1,
-                   .weight_decay = 0.1,
-                   .gradient_factor = 0.7,
-                   .step = 1};
-  whole.gradient = Wave(kRows * 38, 1.0);
-  whole.momentum = Wave(kRows * 38, 0.3);
-  whole.parameter = Wave(kRows * 38, 0.7);
-  MuonCase before = whole;
-  const std::vector<float> result = Update(whole);
-
-  int64_t col = 0;
-  for (const int64_t cols : blocks) {
-    const auto cut = [&](const std::vector<float>& values) {
-      std::vector<float> block;
-      for (int64_t row = 0; row < kRows; ++row) {
-        const auto start = values.begin() + row * 38 + col;
-        block.insert(block.end(), start, start + cols);
-      }
-      return block;
-    };
-    MuonCase block = before;
-    block.unit = {.rows = kRows,
-                  .cols = cols,
-                  .column_blocks = {},
-                  .fan_out_dimension = 0};
-    block.gradient = cut(before.gradient);
-    block.momentum = cut(before.momentum);
-    block.parameter = cut(before.parameter);
-    EXPECT_EQ(Update(block), cut(result)) << cols;
-    EXPECT_EQ(block.momentum, cut(whole.momentum)) << cols;
-    col += cols;
-  }
-}
-
-// A unit of three columns of padding behind two blocks, whose gradient there is
-// `garbage`.
-MuonCase PaddedCase(std::span<const int64_t> blocks, float garbage) {
-  constexpr size_t kRows = 5;
-  constexpr size_t kCols = 12;
+// Weights and directions of either sign, of zero, and so small that their
+// product is not.
+TEST(MuonUpdateTest, CautiousDecaySparesWeightsOfTheOtherSign) {
+  constexpr float kTiny = 1e-30f;
   MuonCase test;
-  test.unit = {.rows = kRows,
-               .cols = kCols,
-               .column_blocks = blocks,
-               .padding_columns = 3};
-  test.factors = {.learning_rate = 0.1,
-                  .weight_decay = 0.1,
-                  .gradient_factor = 0.7,
+  test.options = NormalizeOnly();
+  test.options.momentum = 0;
+  test.options.scale = MuonScale::kNone;
+  test.factors = {.learning_rate = 0.5,
+                  .weight_decay = 0.5,
+                  .gradient_factor = 1,
                   .step = 1};
-  test.gradient = Wave(kRows * kCols, 1.0);
-  test.momentum.assign(kRows * kCols, 0.0f);
-  test.parameter = Wave(kRows * kCols, 0.7);
-  for (size_t i = 0; i < test.gradient.size(); ++i) {
-    if (i % kCols >= kCols - 3) test.gradient[i] = garbage;
+  test.gradient = {1, 1, 1, -1, -1, 0, 0, 0, kTiny, kTiny, -kTiny, -kTiny};
+  test.parameter = {4, -4, 0, 4, -4, 4, -4, 0, kTiny, -kTiny, kTiny, -kTiny};
+  const std::vector<bool> decays = {true, false, true, false, true,  true,
+                                    true, true,  true, false, false, true};
+  test.unit = {
+      .rows = 3, .cols = 4, .column_blocks = {}, .fan_out_dimension = 0};
+  test.momentum.assign(12, 0.0f);
+  MuonCase cautious = test;
+  cautious.options.weight_decay_kind = WeightDecay::kCautious;
+  MuonCase without = test;
+  without.factors.weight_decay = 0;
+  const std::vector<float> decoupled = Update(test);
+  const std::vector<float> undecayed = Update(without);
+  const std::vector<float> result = Update(cautious);
+  for (size_t i = 0; i < result.size(); ++i) {
+    EXPECT_EQ(result[i], decays[i] ? decoupled[i] : undecayed[i]) << i;
   }
-  return test;
+  EXPECT_EQ(decoupled[5], 3);
 }
 
-// Without the last `padding` of every `cols` values.
-std::vector<float> WithoutPadding(const std::vector<float>& values, size_t cols,
-                                  size_t padding) {
-  std::vector<float> kept;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i % cols < cols - padding) kept.push_back(values[i]);
-  }
-  return kept;
+TEST(MuonUpdateTest, WithoutRowNormalizationThereAreNoRowMoments) {
+  EXPECT_EQ(MuonRowMomentCount(SmallMuonCase().unit, {}), 0);
 }
 
-TEST(MuonUpdateTest, PaddingColumnsChangeNothingAndKeepTheirValues) {
-  const std::vector<int64_t> two_blocks = {4, 5};
-  for (const std::span<const int64_t> blocks :
-       {std::span<const int64_t>(), std::span<const int64_t>(two_blocks)}) {
-    MuonCase narrow = PaddedCase(blocks, 0);
-    narrow.unit.cols = 9;
-    narrow.unit.padding_columns = 0;
-    narrow.gradient = WithoutPadding(narrow.gradient, 12, 3);
-    narrow.momentum = WithoutPadding(narrow.momentum, 12, 3);
-    narrow.parameter = WithoutPadding(narrow.parameter, 12, 3);
-    const std::vector<float> expected = Update(narrow);
-    for (const float garbage : {0.0f, 1e30f, std::nanf("")}) {
-      MuonCase padded = PaddedCase(blocks, garbage);
-      const std::vector<float> before = padded.parameter;
-      const std::vector<float> result = Update(padded);
-      EXPECT_EQ(WithoutPadding(result, 12, 3), expected) << garbage;
-      EXPECT_EQ(WithoutPadding(padded.momentum, 12, 3), narrow.momentum);
-      for (size_t i = 0; i < result.size(); ++i) {
-        if (i % 12 < 9) continue;
-        EXPECT_EQ(result[i], before[i]) << i;
-        EXPECT_EQ(padded.momentum[i], 0) << i;
+// Powers of two: the direction keeps its bits at any scale that f32 holds.
+TEST(MuonUpdateTest, TheScaleOfGradientsDoesNotMatter) {
+  MuonCase test = SmallMuonCase();
+  test.options = {};
+  test.options.epsilon = 1e-300;
+  test.momentum.assign(12, 0.0f);
+  const MuonCase before = test;
+  const std::vector<float> expected = Update(test);
+  // 2^-100 is about 8e-31, and 2^50 about 1e15.
+  for (const int exponent : {-100, -50, 50}) {
+    MuonCase scaled = before;
+    for (float& value : scaled.gradient) value = std::ldexp(value, exponent);
+    EXPECT_EQ(Update(scaled), expected) << exponent;
+    for (size_t i = 0; i < 12; ++i) {
+      EXPECT_EQ(scaled.momentum[i], std::ldexp(test.momentum[i], exponent));
+    }
+  }
+}
+
+TEST(MuonUpdateTest, TinyAndHugeGradientsGiveFiniteUpdates) {
+  for (const double size : {1e-30, 1e15}) {
+    for (const bool normalized : {false, true}) {
+      MuonCase test = SmallMuonCase();
+      test.options = {};
+      test.options.row_normalization = normalized;
+      test.row_moments.assign(3, 0.0f);
+      for (float& value : test.gradient) value *= static_cast<float>(size);
+      test.momentum.assign(12, 0.0f);
+      const std::vector<float> before = test.parameter;
+      const std::vector<float> result = Update(test);
+      for (size_t i = 0; i < 12; ++i) {
+        // A singular value of at most 1.3 moves a weight by at most the rate.
+        EXPECT_LE(std::abs(result[i] - before[i] * 0.875f), 0.5f * 1.3f);
       }
     }
   }
-}
-
-TEST(MuonUpdateTest, PaddingIsCopiedToAnotherBufferBitForBit) {
-  const MuonCase test = PaddedCase({}, 0);
-  std::vector<uint16_t> parameter(test.parameter.size());
-  // Among them a NaN that asks for a trap, which no conversion would keep.
-  for (size_t i = 0; i < parameter.size(); ++i) {
-    parameter[i] = i % 12 < 9 ? uint16_t{0x3c00} : uint16_t{0x7c01};
-  }
-  std::vector<uint16_t> out(parameter.size(), 0);
-  std::vector<float> momentum = test.momentum;
-  std::vector<float> workspace(
-      static_cast<size_t>(MuonWorkspaceCount(test.unit, test.options)));
-  MuonUpdate(test.unit, test.options, test.factors, DataType::kF32,
-             test.gradient.data(), momentum, DataType::kF16, parameter.data(),
-             out.data(), workspace);
-  for (size_t i = 0; i < out.size(); ++i) {
-    EXPECT_EQ(out[i] == 0x7c01, i % 12 >= 9) << i;
-  }
-}
-
-TEST(ClearPaddingTest, ClearsPaddingColumnsAlone) {
-  const MuonCase test = PaddedCase({}, std::nanf(""));
-  for (const DataType type :
-       {DataType::kF32, DataType::kBF16, DataType::kF16}) {
-    Bytes gradient = As(type, test.gradient);
-    ClearPadding(test.unit, type, gradient.data());
-    const std::vector<float> values = Values(type, gradient);
-    const std::vector<float> before = Rounded(type, test.gradient);
-    for (size_t i = 0; i < values.size(); ++i) {
-      EXPECT_EQ(values[i], i % 12 < 9 ? before[i] : 0) << i;
-    }
-  }
-}
-
-TEST(MuonUpdateTest, OneColumnBlockIsNone) {
-  MuonCase test = SmallMuonCase();
-  MuonCase with_block = SmallMuonCase();
-  const std::vector<int64_t> blocks = {4};
-  with_block.unit.column_blocks = blocks;
-  EXPECT_EQ(Update(test), Update(with_block));
 }
 
 TEST(MuonUpdateTest, TheFactorIsThatOfNewtonSchulz) {
@@ -365,10 +218,11 @@ TEST(MuonUpdateTest, OutMayBeAnotherBufferAtAnyAlignment) {
     in.insert(in.end(), start.begin(), start.end());
     std::vector<float> workspace(
         static_cast<size_t>(MuonWorkspaceCount(unit, {})) + offset);
-    MuonUpdate(unit, {}, factors, DataType::kF32, gradient.data(),
-               std::span(momentum).subspan(offset), DataType::kF32,
-               in.data() + offset, out.data() + offset,
-               std::span(workspace).subspan(offset));
+    MuonUpdate(
+        unit, {}, factors, DataType::kF32, gradient.data(),
+        {.momentum = std::span(momentum).subspan(offset), .row_moments = {}},
+        DataType::kF32, in.data() + offset, out.data() + offset,
+        std::span(workspace).subspan(offset));
     const std::vector<float> result(out.end() - kCount, out.end());
     if (offset == 0) expected = result;
     EXPECT_EQ(result, expected);

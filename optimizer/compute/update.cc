@@ -7,6 +7,7 @@
 
 #include "optimizer/compute/convert.h"
 #include "optimizer/compute/newton_schulz.h"
+#include "optimizer/compute/row_normalization.h"
 
 namespace muonshard {
 namespace {
@@ -67,8 +68,15 @@ void MoveMomentum(const MuonOptions& options, double gradient_factor,
   }
 }
 
+// What the direction of a block does to its weights.
+struct BlockFactors {
+  float decay = 1;
+  float decay_against = 1;  // Of weights of the other sign.
+  float rate = 0;
+};
+
 // out = parameter * decay - rate * direction, over a contiguous run.
-void ApplyDirection(float decay, float rate, const float* direction,
+void ApplyDirection(const BlockFactors& factors, const float* direction,
                     int64_t count, DataType dtype, const void* parameter,
                     void* out) {
   Tile tile;
@@ -78,18 +86,25 @@ void ApplyDirection(float decay, float rate, const float* direction,
     ToFloat(dtype, ElementAt(dtype, parameter, start),
             Front(tile.weight, length));
     for (int64_t i = 0; i < kTileCount; ++i) {
-      tile.weight[i] = tile.weight[i] * decay - rate * tile.second[i];
+      const float weight = tile.weight[i];
+      const float step = tile.second[i];
+      // Of other signs. Their product could vanish.
+      const bool against =
+          std::min(weight, step) < 0 && std::max(weight, step) > 0;
+      tile.weight[i] =
+          weight * (against ? factors.decay_against : factors.decay) -
+          factors.rate * step;
     }
     FromFloat(dtype, Front(tile.weight, length), ElementAt(dtype, out, start));
   }
 }
 
-double ScaleOf(MuonScale scale, double fan_out, double fan_in) {
-  switch (scale) {
+double ScaleOf(const MuonOptions& options, double fan_out, double fan_in) {
+  switch (options.scale) {
     case MuonScale::kSpectral:
       return std::sqrt(std::max(1.0, fan_out / fan_in));
     case MuonScale::kMatchAdamWRms:
-      return 0.2 * std::sqrt(std::max(fan_out, fan_in));
+      return options.rms_factor * std::sqrt(std::max(fan_out, fan_in));
     case MuonScale::kFanRatio:
       return std::sqrt(fan_out / fan_in);
     case MuonScale::kNone:
@@ -98,19 +113,23 @@ double ScaleOf(MuonScale scale, double fan_out, double fan_in) {
   return 1;
 }
 
-// What to subtract of a block's orthogonal factor.
-float BlockRate(const MuonUnit& unit, int64_t block_cols, MuonScale scale,
-                double learning_rate) {
-  const double rows = static_cast<double>(unit.rows);
-  const double cols = static_cast<double>(block_cols);
-  const double factor = unit.fan_out_dimension == 0
-                            ? ScaleOf(scale, rows, cols)
-                            : ScaleOf(scale, cols, rows);
-  return static_cast<float>(learning_rate * factor);
-}
-
 float DecayFactor(const UpdateFactors& factors) {
   return static_cast<float>(1.0 - factors.learning_rate * factors.weight_decay);
+}
+
+BlockFactors FactorsOf(const MuonUnit& unit, int64_t block_cols,
+                       const MuonOptions& options,
+                       const UpdateFactors& factors) {
+  const double rows = static_cast<double>(unit.rows);
+  const double cols = static_cast<double>(block_cols);
+  const double scale = unit.fan_out_dimension == 0
+                           ? ScaleOf(options, rows, cols)
+                           : ScaleOf(options, cols, rows);
+  const float decay = DecayFactor(factors);
+  const bool cautious = options.weight_decay_kind == WeightDecay::kCautious;
+  return {.decay = decay,
+          .decay_against = cautious ? 1.0f : decay,
+          .rate = static_cast<float>(factors.learning_rate * scale)};
 }
 
 // Calls `visit(first_column, cols)` for each block of columns.
@@ -155,6 +174,15 @@ void CopyPadding(const MuonUnit& unit, DataType dtype, const void* parameter,
 
 }  // namespace
 
+int64_t MuonRowMomentCount(const MuonUnit& unit, const MuonOptions& options) {
+  int64_t count = 0;
+  if (!options.row_normalization) return count;
+  ForEachBlock(unit, [&](int64_t, int64_t cols) {
+    count += unit.fan_out_dimension == 0 ? unit.rows : cols;
+  });
+  return count;
+}
+
 int64_t MuonWorkspaceCount(const MuonUnit& unit, const MuonOptions& options) {
   // Counts grow with the number of columns, so the widest block decides.
   int64_t widest = 0;
@@ -177,29 +205,37 @@ void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,
 
 void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
                 const UpdateFactors& factors, DataType gradient_dtype,
-                const void* gradient, std::span<float> momentum,
-                DataType parameter_dtype, const void* parameter, void* out,
-                std::span<float> workspace) {
-  const float decay = DecayFactor(factors);
+                const void* gradient, MuonState state, DataType parameter_dtype,
+                const void* parameter, void* out, std::span<float> workspace) {
   ForEachBlock(unit, [&](int64_t first_column, int64_t cols) {
     const std::span<float> direction =
         workspace.first(static_cast<size_t>(unit.rows * cols));
     ForEachRun(unit, first_column, cols,
                [&](int64_t in_unit, int64_t in_block, int64_t count) {
-                 MoveMomentum(options, factors.gradient_factor, gradient_dtype,
-                              ElementAt(gradient_dtype, gradient, in_unit),
-                              momentum.subspan(static_cast<size_t>(in_unit),
-                                               static_cast<size_t>(count)),
-                              direction.data() + in_block);
+                 MoveMomentum(
+                     options, factors.gradient_factor, gradient_dtype,
+                     ElementAt(gradient_dtype, gradient, in_unit),
+                     state.momentum.subspan(static_cast<size_t>(in_unit),
+                                            static_cast<size_t>(count)),
+                     direction.data() + in_block);
                });
     NewtonSchulz(direction, unit.rows, cols, options,
                  workspace.subspan(direction.size()), direction);
-    const float rate =
-        BlockRate(unit, cols, options.scale, factors.learning_rate);
+    if (options.row_normalization) {
+      const NeuronBlock block = {.matrix = direction,
+                                 .rows = unit.rows,
+                                 .cols = cols,
+                                 .fan_out_dimension = unit.fan_out_dimension};
+      const auto count = static_cast<size_t>(block.neuron_count());
+      NormalizeRows(block, options.row_beta2, options.epsilon,
+                    state.row_moments.first(count));
+      state.row_moments = state.row_moments.subspan(count);
+    }
+    const BlockFactors block_factors = FactorsOf(unit, cols, options, factors);
     ForEachRun(unit, first_column, cols,
                [&](int64_t in_unit, int64_t in_block, int64_t count) {
-                 ApplyDirection(decay, rate, direction.data() + in_block, count,
-                                parameter_dtype,
+                 ApplyDirection(block_factors, direction.data() + in_block,
+                                count, parameter_dtype,
                                 ElementAt(parameter_dtype, parameter, in_unit),
                                 ElementAt(parameter_dtype, out, in_unit));
                });

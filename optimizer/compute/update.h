@@ -9,7 +9,12 @@
 //   M  = momentum * M + (1 - momentum) * g'
 //   u  = nesterov ? (1 - momentum) * g' + momentum * M : M
 //   O  = NewtonSchulz(u), each block of columns on its own
+//   O  = NormalizeRows(O), if row_normalization; see row_normalization.h
 //   W  = W * (1 - lr * decay) - lr * scale(fan_out, fan_in of the block) * O
+// Under WeightDecay::kCautious a weight decays unless it is of the other sign
+// than its element of O, which is what the update subtracts; where either is
+// zero it decays (Chen et al., "Cautious Weight Decay", arXiv 2510.12402, which
+// asks for u w >= 0).
 // AdamW, element by element, at step t >= 1:
 //   m  = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
 //   w  = w (1 - lr * decay)
@@ -43,6 +48,12 @@ struct MuonUnit {
   int32_t fan_out_dimension = 0;  // As in ParameterSpec.
 };
 
+// What a unit keeps from step to step; zero before its first.
+struct MuonState {
+  std::span<float> momentum;     // rows * cols
+  std::span<float> row_moments;  // MuonRowMomentCount
+};
+
 // What differs from step to step.
 struct UpdateFactors {
   double learning_rate = 0;
@@ -50,6 +61,10 @@ struct UpdateFactors {
   double gradient_factor = 1;  // Multiplies the gradient.
   int64_t step = 1;            // Of this parameter, from 1; AdamW's t.
 };
+
+// Of one unit: one for each row of each block (each column, where fan-out is
+// dimension 1) if rows are normalized, else none.
+int64_t MuonRowMomentCount(const MuonUnit& unit, const MuonOptions& options);
 
 // In floats, for one unit.
 int64_t MuonWorkspaceCount(const MuonUnit& unit, const MuonOptions& options);
@@ -63,9 +78,8 @@ void ClearPadding(const MuonUnit& unit, DataType gradient_dtype,
 // buffer.
 void MuonUpdate(const MuonUnit& unit, const MuonOptions& options,
                 const UpdateFactors& factors, DataType gradient_dtype,
-                const void* gradient, std::span<float> momentum,
-                DataType parameter_dtype, const void* parameter, void* out,
-                std::span<float> workspace);
+                const void* gradient, MuonState state, DataType parameter_dtype,
+                const void* parameter, void* out, std::span<float> workspace);
 
 // `first_moment` and `second_moment` give the count of elements.
 void AdamWUpdate(const AdamWOptions& options, const UpdateFactors& factors,

@@ -58,6 +58,15 @@ int64_t AddSquaresOf(const ParameterSpec& spec, std::byte* gradient,
   return non_finite;
 }
 
+// Of all units together.
+size_t RowMomentCount(const ParameterSpec& spec, const MuonOptions& options) {
+  int64_t count = 0;
+  for (const Unit& unit : UnitsOf(spec)) {
+    count += MuonRowMomentCount(MuonUnitOf(spec, unit.rows), options);
+  }
+  return static_cast<size_t>(count);
+}
+
 absl::Status CheckSpec(const ParameterSpec& spec, size_t bytes) {
   const auto error = [&spec](const auto&... what) {
     return absl::InvalidArgumentError(
@@ -114,7 +123,9 @@ absl::StatusOr<UnshardedOptimizer> UnshardedOptimizer::Create(
       return s;
     }
     const size_t count = static_cast<size_t>(ElementCount(specs[i]));
-    const size_t second_count = specs[i].rule == Rule::kAdamW ? count : 0;
+    const size_t second_count = specs[i].rule == Rule::kAdamW
+                                    ? count
+                                    : RowMomentCount(specs[i], options.muon);
     optimizer.parameters_.push_back({.spec = std::move(specs[i]),
                                      .divisor = divisors[i],
                                      .values = std::move(parameters[i]),
@@ -232,8 +243,11 @@ void UnshardedOptimizer::UpdateMuon(const Bytes& gradient,
                                     Parameter& parameter, DataType dtype,
                                     std::byte* values) const {
   const ParameterSpec& spec = parameter.spec;
+  std::span<float> row_moments = parameter.second;
   for (const Unit& unit : UnitsOf(spec)) {
     const MuonUnit muon_unit = MuonUnitOf(spec, unit.rows);
+    const auto moment_count =
+        static_cast<size_t>(MuonRowMomentCount(muon_unit, options_.muon));
     const size_t offset = static_cast<size_t>(unit.offset);
     const size_t count = static_cast<size_t>(unit.rows * unit.cols);
     std::vector<float> workspace(
@@ -241,8 +255,10 @@ void UnshardedOptimizer::UpdateMuon(const Bytes& gradient,
     std::byte* unit_values = values + offset * ByteWidth(dtype);
     MuonUpdate(muon_unit, options_.muon, factors, spec.gradient_dtype,
                gradient.data() + offset * ByteWidth(spec.gradient_dtype),
-               std::span(parameter.first).subspan(offset, count), dtype,
-               unit_values, unit_values, workspace);
+               {.momentum = std::span(parameter.first).subspan(offset, count),
+                .row_moments = row_moments.first(moment_count)},
+               dtype, unit_values, unit_values, workspace);
+    row_moments = row_moments.subspan(moment_count);
   }
 }
 

@@ -59,7 +59,7 @@ class UnshardedOptimizer {
   std::span<const float> first_moment(size_t index) const {
     return parameters_[index].first;
   }
-  // Empty for a Muon parameter.
+  // Of a Muon parameter the moments of its rows, if they are normalized.
   std::span<const float> second_moment(size_t index) const {
     return parameters_[index].second;
   }
@@ -78,7 +78,7 @@ class UnshardedOptimizer {
     int64_t divisor = 1;
     Bytes values;
     std::vector<float> first;
-    std::vector<float> second;
+    std::vector<float> second;  // Or, unit by unit, moments of rows.
     std::vector<float> master;
     int64_t steps = 0;  // That updated it.
   };
