@@ -60,75 +60,86 @@ std::string FirstDifference(const Change& change) {
   return "no line differs";
 }
 
+// How to change each option, by the name that its line has.
+using OptionChanges =
+    std::map<std::string, std::function<void(OptimizerOptions&)>>;
+
+OptionChanges ChangesOfMuon() {
+  return {
+      {"muon.learning_rate",
+       [](OptimizerOptions& o) { o.muon.learning_rate *= 1 + 1e-15; }},
+      {"muon.weight_decay",
+       [](OptimizerOptions& o) { o.muon.weight_decay = 0; }},
+      {"muon.momentum", [](OptimizerOptions& o) { o.muon.momentum = 0; }},
+      {"muon.nesterov", [](OptimizerOptions& o) { o.muon.nesterov = false; }},
+      {"muon.weight_decay_kind",
+       [](OptimizerOptions& o) {
+         o.muon.weight_decay_kind = WeightDecay::kCautious;
+       }},
+      {"muon.coefficient_set",
+       [](OptimizerOptions& o) {
+         o.muon.coefficient_set = NewtonSchulzSet::kQuintic;
+       }},
+      {"muon.polar_express_safety",
+       [](OptimizerOptions& o) { o.muon.polar_express_safety = 1.02; }},
+      {"muon.pre_scaling",
+       [](OptimizerOptions& o) {
+         o.muon.pre_scaling = PreScaling::kFrobenius;
+       }},
+      {"muon.iteration",
+       [](OptimizerOptions& o) {
+         o.muon.iteration = NewtonSchulzIteration::kGram;
+       }},
+      {"muon.gram_restart_interval",
+       [](OptimizerOptions& o) { o.muon.gram_restart_interval = 3; }},
+      {"muon.newton_schulz_dtype",
+       [](OptimizerOptions& o) {
+         o.muon.newton_schulz_dtype = DataType::kBF16;
+       }},
+      {"muon.rms_factor", [](OptimizerOptions& o) { o.muon.rms_factor = 0.4; }},
+      {"muon.row_normalization",
+       [](OptimizerOptions& o) { o.muon.row_normalization = true; }},
+      {"muon.row_beta2", [](OptimizerOptions& o) { o.muon.row_beta2 = 0; }},
+      {"muon.newton_schulz_steps",
+       [](OptimizerOptions& o) { o.muon.newton_schulz_steps = 6; }},
+      {"muon.epsilon", [](OptimizerOptions& o) { o.muon.epsilon = 1; }}};
+}
+
+OptionChanges ChangesOfOthers() {
+  return {
+      {"adamw.learning_rate",
+       [](OptimizerOptions& o) { o.adamw.learning_rate = 1; }},
+      {"adamw.weight_decay",
+       [](OptimizerOptions& o) { o.adamw.weight_decay = 0; }},
+      {"adamw.beta1", [](OptimizerOptions& o) { o.adamw.beta1 = 0; }},
+      {"adamw.beta2", [](OptimizerOptions& o) { o.adamw.beta2 = 0; }},
+      {"adamw.epsilon", [](OptimizerOptions& o) { o.adamw.epsilon = 1; }},
+      {"plan.bucket_bytes_max",
+       [](OptimizerOptions& o) { ++o.plan.bucket_bytes_max; }},
+      {"plan.buckets_per_part",
+       [](OptimizerOptions& o) { o.plan.buckets_per_part = 7; }},
+      {"plan.rank_memory_bytes_max",
+       [](OptimizerOptions& o) { o.plan.rank_memory_bytes_max = 1 << 30; }},
+      {"plan.hierarchy",
+       [](OptimizerOptions& o) { o.plan.hierarchy = Hierarchy::kOff; }},
+      {"overlap", [](OptimizerOptions& o) { o.overlap = !o.overlap; }},
+      {"gather", [](OptimizerOptions& o) { o.gather = GatherMode::kEager; }},
+      {"master_weights", [](OptimizerOptions& o) { o.master_weights = false; }},
+      {"release_gradients",
+       [](OptimizerOptions& o) { o.release_gradients = true; }},
+      {"equality_check_interval",
+       [](OptimizerOptions& o) { ++o.equality_check_interval; }},
+      {"synchronous_errors",
+       [](OptimizerOptions& o) {
+         o.synchronous_errors = !o.synchronous_errors;
+       }},
+      {"timeout",
+       [](OptimizerOptions& o) { o.timeout += absl::Nanoseconds(1); }}};
+}
+
 TEST(PlanLinesTest, EveryOptionIsInALineOfItsOwn) {
-  const std::map<std::string, std::function<void(OptimizerOptions&)>> changes =
-      {{"muon.learning_rate",
-        [](OptimizerOptions& o) { o.muon.learning_rate *= 1 + 1e-15; }},
-       {"muon.weight_decay",
-        [](OptimizerOptions& o) { o.muon.weight_decay = 0; }},
-       {"muon.momentum", [](OptimizerOptions& o) { o.muon.momentum = 0; }},
-       {"muon.nesterov", [](OptimizerOptions& o) { o.muon.nesterov = false; }},
-       {"muon.weight_decay_kind",
-        [](OptimizerOptions& o) {
-          o.muon.weight_decay_kind = WeightDecay::kCautious;
-        }},
-       {"muon.coefficient_set",
-        [](OptimizerOptions& o) {
-          o.muon.coefficient_set = NewtonSchulzSet::kQuintic;
-        }},
-       {"muon.polar_express_safety",
-        [](OptimizerOptions& o) { o.muon.polar_express_safety = 1.02; }},
-       {"muon.pre_scaling",
-        [](OptimizerOptions& o) {
-          o.muon.pre_scaling = PreScaling::kFrobenius;
-        }},
-       {"muon.iteration",
-        [](OptimizerOptions& o) {
-          o.muon.iteration = NewtonSchulzIteration::kGram;
-        }},
-       {"muon.gram_restart_interval",
-        [](OptimizerOptions& o) { o.muon.gram_restart_interval = 3; }},
-       {"muon.newton_schulz_dtype",
-        [](OptimizerOptions& o) {
-          o.muon.newton_schulz_dtype = DataType::kBF16;
-        }},
-       {"muon.rms_factor",
-        [](OptimizerOptions& o) { o.muon.rms_factor = 0.4; }},
-       {"muon.row_normalization",
-        [](OptimizerOptions& o) { o.muon.row_normalization = true; }},
-       {"muon.row_beta2", [](OptimizerOptions& o) { o.muon.row_beta2 = 0; }},
-       {"muon.newton_schulz_steps",
-        [](OptimizerOptions& o) { o.muon.newton_schulz_steps = 6; }},
-       {"muon.epsilon", [](OptimizerOptions& o) { o.muon.epsilon = 1; }},
-       {"adamw.learning_rate",
-        [](OptimizerOptions& o) { o.adamw.learning_rate = 1; }},
-       {"adamw.weight_decay",
-        [](OptimizerOptions& o) { o.adamw.weight_decay = 0; }},
-       {"adamw.beta1", [](OptimizerOptions& o) { o.adamw.beta1 = 0; }},
-       {"adamw.beta2", [](OptimizerOptions& o) { o.adamw.beta2 = 0; }},
-       {"adamw.epsilon", [](OptimizerOptions& o) { o.adamw.epsilon = 1; }},
-       {"plan.bucket_bytes_max",
-        [](OptimizerOptions& o) { ++o.plan.bucket_bytes_max; }},
-       {"plan.buckets_per_part",
-        [](OptimizerOptions& o) { o.plan.buckets_per_part = 7; }},
-       {"plan.rank_memory_bytes_max",
-        [](OptimizerOptions& o) { o.plan.rank_memory_bytes_max = 1 << 30; }},
-       {"plan.hierarchy",
-        [](OptimizerOptions& o) { o.plan.hierarchy = Hierarchy::kOff; }},
-       {"overlap", [](OptimizerOptions& o) { o.overlap = !o.overlap; }},
-       {"gather", [](OptimizerOptions& o) { o.gather = GatherMode::kEager; }},
-       {"master_weights",
-        [](OptimizerOptions& o) { o.master_weights = false; }},
-       {"release_gradients",
-        [](OptimizerOptions& o) { o.release_gradients = true; }},
-       {"equality_check_interval",
-        [](OptimizerOptions& o) { ++o.equality_check_interval; }},
-       {"synchronous_errors",
-        [](OptimizerOptions& o) {
-          o.synchronous_errors = !o.synchronous_errors;
-        }},
-       {"timeout",
-        [](OptimizerOptions& o) { o.timeout += absl::Nanoseconds(1); }}};
+  OptionChanges changes = ChangesOfMuon();
+  changes.merge(ChangesOfOthers());
   for (const auto& [name, change] : changes) {
     const std::string line =
         FirstDifference([&](Inputs& inputs) { change(inputs.options); });
