@@ -206,13 +206,16 @@ StepDecision ControlVector::Decide(const ControlInput& input,
   outcome.updated = outcome.non_finite_count == 0;
   decision.gradient_factor =
       GradientFactor(outcome.clip_factor, options.loss_scale);
-  if (outcome.updated && MayOverflow(outcome.gradient_norm, outcome.clip_factor,
-                                     options.loss_scale)) {
+  if (outcome.updated &&
+      !GradientFactorFits(outcome.gradient_norm, outcome.clip_factor,
+                          options.loss_scale)) {
     outcome.updated = false;
     decision.status = absl::FailedPreconditionError(absl::StrCat(
-        "step ", input.step, " was not taken: want gradients that f32 holds ",
-        "after the loss scale ", options.loss_scale, ", got a norm of ",
-        outcome.gradient_norm));
+        "step ", input.step,
+        " was not taken: want a loss scale with which f32 ",
+        "holds the gradients and their factor, got ", options.loss_scale,
+        " with a norm of ", outcome.gradient_norm, " and a clip factor of ",
+        outcome.clip_factor));
   }
   return decision;
 }

@@ -114,7 +114,7 @@ TEST(ControlVectorTest, GoodGradientsThatDividedExceedF32AreAnError) {
   const StepDecision decision = ballot.DecisionOf(3);
   EXPECT_THAT(decision.status,
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "want gradients that f32 holds after the loss scale"));
+                       "want a loss scale with which f32 holds the gradients"));
   EXPECT_FALSE(decision.outcome.updated);
   for (ControlInput& input : ballot.inputs) input.options.clip_norm = 1;
   EXPECT_TRUE(ballot.DecisionOf(3).outcome.updated);

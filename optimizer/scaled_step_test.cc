@@ -182,7 +182,7 @@ std::vector<OverflowCase> OverflowCases() {
   for (const RuntimeCase& runtime : testing::BothRuntimes(2)) {
     for (const bool overlap : {true, false}) {
       for (const GatherMode gather : {GatherMode::kLazy, GatherMode::kEager}) {
-        for (const Hierarchy hierarchy : {Hierarchy::kOff}) {
+        for (const Hierarchy hierarchy : {Hierarchy::kOff, Hierarchy::kOn}) {
           cases.push_back({runtime, overlap, gather, hierarchy});
         }
       }
@@ -315,20 +315,38 @@ TEST_P(ScaledStepTest, AnF16OverflowDoesNotPoisonMomentum) {
   }
 }
 
-TEST_P(ScaledStepTest, EveryPipelineStageClipsWithTheNormOfAll) {
+TEST_P(ScaledStepTest, AnOverflowThatOnlyASumOfPartsHasIsFound) {
+  // Each part is a good f16, and so is the mean of either part.
   ScaledCase scaled = FourBuckets();
-  scaled.mesh = "pp=2,data=2";
+  scaled.mesh = "data=2,tp=2";
+  scaled.specs = {scaled.specs[0], scaled.specs[1]};
   for (ParameterSpec& spec : scaled.specs) {
-    spec.roles["pp"] = AxisRole::kDistinct;
+    spec.roles["tp"] = AxisRole::kPartial;
   }
-  scaled.steps = {{.seed = 1, .options = {.clip_norm = 0.5}},
-                  {.seed = 2, .options = {.clip_norm = 0.5}}};
+  scaled.steps = {{.seed = 1}, {.seed = 2, .own_scale = true}, {.seed = 3}};
+  scaled.steps[1].options.loss_scale = 60000;
   const ScaledRun run = RunScaled(scaled, GetParam());
   const auto unsharded = RunScaledUnsharded(scaled);
   ASSERT_THAT(run.results, Each(IsOk()));
   ASSERT_THAT(unsharded, IsOk());
   for (size_t r = 0; r < run.ranks.size(); ++r) {
-    for (size_t step = 0; step < 2; ++step) {
+    const std::vector<AfterStep>& steps = run.ranks[r];
+    EXPECT_FALSE(steps[1].outcome.updated);
+    EXPECT_GT(steps[1].outcome.non_finite_count, 0);
+    EXPECT_EQ(steps[1].outcome.non_finite_count,
+              (*unsharded)[r][1].outcome.non_finite_count);
+    EXPECT_TRUE(steps[1].states == steps[0].states);
+    EXPECT_TRUE(steps[2].parameters == (*unsharded)[r][2].parameters);
+  }
+}
+
+void ExpectOneNorm(const ScaledCase& scaled, const RuntimeCase& runtime) {
+  const ScaledRun run = RunScaled(scaled, runtime);
+  const auto unsharded = RunScaledUnsharded(scaled);
+  ASSERT_THAT(run.results, Each(IsOk()));
+  ASSERT_THAT(unsharded, IsOk());
+  for (size_t r = 0; r < run.ranks.size(); ++r) {
+    for (size_t step = 0; step < scaled.steps.size(); ++step) {
       const AfterStep& after = run.ranks[r][step];
       const AfterStep& wanted = (*unsharded)[r][step];
       EXPECT_LT(after.outcome.clip_factor, 1);
@@ -337,6 +355,22 @@ TEST_P(ScaledStepTest, EveryPipelineStageClipsWithTheNormOfAll) {
       EXPECT_TRUE(after.parameters == wanted.parameters);
     }
   }
+}
+
+TEST_P(ScaledStepTest, EveryPipelineStageClipsWithTheNormOfAll) {
+  ScaledCase scaled = FourBuckets();
+  scaled.mesh = "pp=2,data=2";
+  scaled.steps = {{.seed = 1, .options = {.clip_norm = 0.5}},
+                  {.seed = 2, .options = {.clip_norm = 0.5}}};
+  for (ParameterSpec& spec : scaled.specs) {
+    spec.roles["pp"] = AxisRole::kDistinct;
+  }
+  ExpectOneNorm(scaled, GetParam());
+  // Stages with parameters of their own, too.
+  for (size_t p = 0; p < scaled.specs.size(); ++p) {
+    scaled.specs[p].coordinates["pp"] = {p < 2 ? 0 : 1};
+  }
+  ExpectOneNorm(scaled, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, ScaledStepTest,

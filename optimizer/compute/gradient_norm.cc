@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <span>
 
 #include "optimizer/compute/convert.h"
@@ -47,9 +46,16 @@ double GradientFactor(double clip_factor, double loss_scale) {
   return clip_factor / loss_scale;
 }
 
-bool MayOverflow(double norm, double clip_factor, double loss_scale) {
-  return GradientFactor(clip_factor, loss_scale) > 1 &&
-         norm * clip_factor > double{std::numeric_limits<float>::max()};
+bool GradientFactorFits(double norm, double clip_factor, double loss_scale) {
+  // Half of what f32 holds, so that roundings do not matter; no element is
+  // larger than the norm.
+  constexpr double kLargestNorm = 0x1p127;
+  // The reciprocal of any loss scale is larger, and f32 keeps 20 bits of it.
+  constexpr double kLeastFactor = 0x1p-129;
+  if (loss_scale == 1) return true;
+  const double factor = GradientFactor(clip_factor, loss_scale);
+  return factor >= kLeastFactor &&
+         (factor <= 1 || norm * clip_factor <= kLargestNorm);
 }
 
 }  // namespace muonshard

@@ -34,10 +34,11 @@ double ClipFactor(double norm, double clip_norm);
 // loss scale; fp64.
 double GradientFactor(double clip_factor, double loss_scale);
 
-// Whether a gradient that is finite could become infinite in f32 by that
-// factor: only one above 1 can do it. `norm` is GlobalNorm's, and no element is
-// larger.
-bool MayOverflow(double norm, double clip_factor, double loss_scale);
+// Whether f32 holds that factor and what it makes of gradients whose norm is
+// `norm`, as GlobalNorm has it. If not, good gradients could become infinite
+// (a loss scale far below 1) or zero (one far above, and a clip). True without
+// a loss scale, where a factor of at most 1 is what was asked for.
+bool GradientFactorFits(double norm, double clip_factor, double loss_scale);
 
 }  // namespace muonshard
 

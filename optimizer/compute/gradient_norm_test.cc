@@ -96,13 +96,27 @@ TEST(GradientFactorTest, IsTheClipFactorOverTheLossScale) {
   EXPECT_EQ(GradientFactor(0.75, 3), 0.25);
 }
 
-TEST(MayOverflowTest, OnlyAFactorAboveOneCanExceedF32) {
-  EXPECT_FALSE(MayOverflow(1e39, 1, 1));
-  EXPECT_FALSE(MayOverflow(1e39, 1, 65536));
-  EXPECT_TRUE(MayOverflow(1e39, 1, 0.5));
-  EXPECT_FALSE(MayOverflow(3e38, 1, 0.5));
+TEST(GradientFactorFitsTest, ScalesBelowOneMustNotMakeGradientsInfinite) {
+  EXPECT_TRUE(GradientFactorFits(1e39, 1, 65536));
+  EXPECT_TRUE(GradientFactorFits(1e38, 1, 0.5));
+  EXPECT_FALSE(GradientFactorFits(1e39, 1, 0.5));
+  EXPECT_FALSE(GradientFactorFits(1e39, 0.75, 0.5));
   // The clip brings it back.
-  EXPECT_FALSE(MayOverflow(1e39, 0.01, 1e-6));
+  EXPECT_TRUE(GradientFactorFits(1e39, 0.01, 1e-6));
+  EXPECT_TRUE(GradientFactorFits(1e39, 0.5, 0.5));
+}
+
+TEST(GradientFactorFitsTest, HugeScalesMustNotMakeTheFactorZero) {
+  const double largest = std::numeric_limits<float>::max();
+  EXPECT_TRUE(GradientFactorFits(1, 1, largest));
+  EXPECT_TRUE(GradientFactorFits(1, 0x1p-9, 0x1p120));
+  EXPECT_FALSE(GradientFactorFits(1, 0x1p-10, 0x1p120));
+  EXPECT_FALSE(GradientFactorFits(1, 0, 2));
+}
+
+TEST(GradientFactorFitsTest, WithoutAScaleAnyFactorDoes) {
+  EXPECT_TRUE(GradientFactorFits(1e39, 1, 1));
+  EXPECT_TRUE(GradientFactorFits(1e39, 1e-60, 1));
 }
 
 TEST(ClipFactorTest, ScalesDownToTheLimitAndNeverUp) {

@@ -154,11 +154,14 @@ absl::StatusOr<StepOutcome> UnshardedOptimizer::Step(
   outcome.gradient_norm = GlobalNorm(squares, options.loss_scale);
   outcome.clip_factor = ClipFactor(outcome.gradient_norm, options.clip_norm);
   outcome.updated = outcome.non_finite_count == 0;
-  if (outcome.updated && MayOverflow(outcome.gradient_norm, outcome.clip_factor,
-                                     options.loss_scale)) {
+  if (outcome.updated &&
+      !GradientFactorFits(outcome.gradient_norm, outcome.clip_factor,
+                          options.loss_scale)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "want gradients that f32 holds after the loss scale ",
-        options.loss_scale, ", got a norm of ", outcome.gradient_norm));
+        "want a loss scale with which f32 holds the gradients and their "
+        "factor, got ",
+        options.loss_scale, " with a norm of ", outcome.gradient_norm,
+        " and a clip factor of ", outcome.clip_factor));
   }
   outcome.step = ++steps_;
   if (!outcome.updated) return outcome;

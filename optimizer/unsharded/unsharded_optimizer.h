@@ -12,7 +12,7 @@
 // Threads    Like an int.
 // Errors     kInvalidArgument     a spec, option or argument is wrong
 //            kFailedPrecondition  a gradient is absent and must not be, or the
-//                                 loss scale is too small for the gradients
+//                                 loss scale does not fit the gradients
 //            Messages name the parameter. After an error nothing has changed.
 
 #ifndef OPTIMIZER_UNSHARDED_UNSHARDED_OPTIMIZER_H_

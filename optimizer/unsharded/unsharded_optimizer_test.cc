@@ -348,7 +348,7 @@ TEST(UnshardedOptimizerTest, AGoodGradientThatDividedExceedsF32IsAnError) {
   input.step.options.loss_scale = 0x1p-30;
   EXPECT_THAT(optimizer.Step(input.step),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "want gradients that f32 holds after the loss scale"));
+                       "want a loss scale with which f32 holds the gradients"));
   EXPECT_EQ(optimizer.step_count(0), 0);
   EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(1));
   // A clip keeps it within f32.
