@@ -14,57 +14,14 @@
 namespace muonshard {
 namespace {
 
-bool Has(uint64_t bits, OperationKind kind) {
-  return (bits >> static_cast<uint32_t>(kind) & 1) != 0;
-}
-bool Has(uint64_t bits, ReductionKind kind) {
-  return (bits >> static_cast<uint32_t>(kind) & 1) != 0;
-}
-void Remove(OperationKind kind, uint64_t& bits) {
-  bits &= ~(uint64_t{1} << static_cast<uint32_t>(kind));
-}
-void Remove(ReductionKind kind, uint64_t& bits) {
-  bits &= ~(uint64_t{1} << static_cast<uint32_t>(kind));
-}
-
-// What all three groups promise, less what takes more than that.
-Capabilities CapabilitiesOf(const HierarchyLevels& levels) {
-  const Capabilities& host = levels.host_level->capabilities();
-  const Capabilities& lane = levels.lane_level->capabilities();
-  Capabilities all = levels.whole->capabilities();
-  all.operations &= host.operations & lane.operations;
-  all.data_types &= host.data_types & lane.data_types;
-  all.reductions &= host.reductions & lane.reductions;
-  const auto both = [&host, &lane](bool Capabilities::*promise) {
-    return host.*promise && lane.*promise;
-  };
-  all.canonical &= both(&Capabilities::canonical);
-  all.repeatable &= both(&Capabilities::repeatable);
-  all.split &= both(&Capabilities::split);
-  all.window &= both(&Capabilities::window);
-  all.exact_counters &= both(&Capabilities::exact_counters);
-  // A rank that calls for what goes through the levels and one that calls for
-  // what goes through the whole group meet nowhere.
-  all.mismatch_detected = false;
-  // A rank may wait in its lane for another one that waits in its host.
-  all.deadlock_detected = false;
-
-  if (!Has(all.operations, OperationKind::kReduceScatterV) ||
-      !Has(all.operations, OperationKind::kAllGatherV)) {
-    Remove(OperationKind::kAllReduce, all.operations);
-  }
-  if (!Has(all.reductions, ReductionKind::kScaledSum)) {
-    Remove(ReductionKind::kAverage, all.reductions);
-  }
-  return all;
-}
-
 class HierarchicalCollective final : public Collective {
  public:
   explicit HierarchicalCollective(HierarchyLevels levels)
       : Collective(levels.whole->runtime(), levels.whole->rank(),
                    levels.whole->size(), levels.whole->name(),
-                   CapabilitiesOf(levels)),
+                   CapabilitiesOfLevels(levels.whole->capabilities(),
+                                        levels.host_level->capabilities(),
+                                        levels.lane_level->capabilities())),
         place_(PlaceIn(levels)),
         levels_(std::make_shared<const HierarchyLevels>(std::move(levels))),
         // A call that outlives this object breaks nothing: its levels have

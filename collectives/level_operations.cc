@@ -254,7 +254,48 @@ HierarchicalOperation Broadcast(const Operation& call,
   return result;
 }
 
+template <typename Value>
+uint64_t BitOf(Value value) {
+  return uint64_t{1} << static_cast<uint32_t>(value);
+}
+
 }  // namespace
+
+Capabilities CapabilitiesOfLevels(const Capabilities& whole,
+                                  const Capabilities& host_level,
+                                  const Capabilities& lane_level) {
+  const auto all = [&](bool Capabilities::*promise) {
+    return whole.*promise && host_level.*promise && lane_level.*promise;
+  };
+  Capabilities shared;
+  shared.operations =
+      whole.operations & host_level.operations & lane_level.operations;
+  shared.data_types =
+      whole.data_types & host_level.data_types & lane_level.data_types;
+  shared.reductions =
+      whole.reductions & host_level.reductions & lane_level.reductions;
+  shared.canonical = all(&Capabilities::canonical);
+  shared.repeatable = all(&Capabilities::repeatable);
+  shared.split = all(&Capabilities::split);
+  shared.window = all(&Capabilities::window);
+  shared.exact_counters = all(&Capabilities::exact_counters);
+  // A rank that calls for what goes through the levels and one that calls for
+  // what goes through the whole group meet nowhere.
+  shared.mismatch_detected = false;
+  // A rank may wait in its lane for another one that waits in its host.
+  shared.deadlock_detected = false;
+
+  const uint64_t within_hosts =
+      BitOf(OperationKind::kReduceScatterV) | BitOf(OperationKind::kAllGatherV);
+  if ((shared.operations & within_hosts) != within_hosts) {
+    shared.operations &= ~BitOf(OperationKind::kAllReduce);
+  }
+  // An average is a sum that the last level scales.
+  if ((shared.reductions & BitOf(ReductionKind::kScaledSum)) == 0) {
+    shared.reductions &= ~BitOf(ReductionKind::kAverage);
+  }
+  return shared;
+}
 
 bool GoesThroughLevels(OperationKind kind) {
   return kind == OperationKind::kReduceScatterV ||

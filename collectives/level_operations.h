@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/capabilities.h"
 #include "collectives/operation.h"
 
 namespace muonshard {
@@ -44,6 +45,12 @@ struct HierarchicalOperation {
   // What they need besides the memory of the call; null: nothing.
   std::shared_ptr<const void> scratch;
 };
+
+// What a hierarchy over such groups promises: what all three do, less what
+// takes more than that.
+Capabilities CapabilitiesOfLevels(const Capabilities& whole,
+                                  const Capabilities& host_level,
+                                  const Capabilities& lane_level);
 
 // Whether operations of this kind go through the levels.
 bool GoesThroughLevels(OperationKind kind);

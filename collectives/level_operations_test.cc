@@ -210,6 +210,71 @@ TEST_F(LevelOperationsTest, WhatHasNoScaleGetsNone) {
   }
 }
 
+// A group that promises everything.
+Capabilities Everything() {
+  return {.operations = ~uint64_t{0},
+          .data_types = ~uint64_t{0},
+          .reductions = ~uint64_t{0},
+          .canonical = true,
+          .repeatable = true,
+          .mismatch_detected = true,
+          .deadlock_detected = true,
+          .split = true,
+          .window = true,
+          .exact_counters = true};
+}
+
+bool Promises(uint64_t bits, auto value) {
+  return (bits >> static_cast<uint32_t>(value) & 1) != 0;
+}
+
+TEST_F(LevelOperationsTest, APromiseThatOneLevelLacksTheHierarchyLacks) {
+  const Capabilities all =
+      CapabilitiesOfLevels(Everything(), Everything(), Everything());
+  EXPECT_EQ(all.operations, ~uint64_t{0});
+  EXPECT_EQ(all.data_types, ~uint64_t{0});
+  EXPECT_EQ(all.reductions, ~uint64_t{0});
+  for (bool Capabilities::*promise :
+       {&Capabilities::canonical, &Capabilities::repeatable,
+        &Capabilities::split, &Capabilities::window,
+        &Capabilities::exact_counters}) {
+    EXPECT_TRUE(all.*promise);
+    Capabilities fewer = Everything();
+    fewer.*promise = false;
+    EXPECT_FALSE(CapabilitiesOfLevels(fewer, Everything(), Everything()).*
+                 promise);
+    EXPECT_FALSE(CapabilitiesOfLevels(Everything(), fewer, Everything()).*
+                 promise);
+    EXPECT_FALSE(CapabilitiesOfLevels(Everything(), Everything(), fewer).*
+                 promise);
+  }
+  // What ranks that meet on no level cannot be promised.
+  EXPECT_FALSE(all.mismatch_detected);
+  EXPECT_FALSE(all.deadlock_detected);
+}
+
+TEST_F(LevelOperationsTest, AnAllReduceTakesWhatItIsMadeOf) {
+  for (const Kind kind : {Kind::kReduceScatterV, Kind::kAllGatherV}) {
+    Capabilities host = Everything();
+    host.operations &= ~(uint64_t{1} << static_cast<uint32_t>(kind));
+    const Capabilities shared =
+        CapabilitiesOfLevels(Everything(), host, Everything());
+    EXPECT_FALSE(Promises(shared.operations, kind));
+    EXPECT_FALSE(Promises(shared.operations, Kind::kAllReduce));
+    EXPECT_TRUE(Promises(shared.operations, Kind::kBroadcast));
+  }
+}
+
+TEST_F(LevelOperationsTest, AnAverageTakesAScale) {
+  Capabilities lane = Everything();
+  lane.reductions &=
+      ~(uint64_t{1} << static_cast<uint32_t>(ReductionKind::kScaledSum));
+  const Capabilities shared =
+      CapabilitiesOfLevels(Everything(), Everything(), lane);
+  EXPECT_FALSE(Promises(shared.reductions, ReductionKind::kAverage));
+  EXPECT_TRUE(Promises(shared.reductions, ReductionKind::kSum));
+}
+
 TEST_F(LevelOperationsTest, TheRestDoesNotGoThroughTheLevels) {
   for (const Kind kind : {Kind::kReduce, Kind::kAllToAllV, Kind::kSend,
                           Kind::kRecv, Kind::kBarrier}) {

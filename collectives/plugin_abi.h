@@ -320,8 +320,9 @@ typedef struct muonshard_plugin_table {
                                int32_t* new_size, muonshard_status* status);
   /* MUONSHARD_OK, or the error that broke the group. */
   muonshard_code (*comm_query)(muonshard_comm comm, muonshard_status* status);
-  /* Ends every work of the group on every rank with `why` (its code, text and
-   * rank), and all later calls. Does not block; idempotent; any task. */
+  /* Ends every work of the group on every rank with `why`, and all later calls:
+   * with its text, its rank and its code, or with MUONSHARD_E_ABORTED if that
+   * is no error. Does not block; idempotent; any task. */
   void (*comm_abort)(muonshard_comm comm, const muonshard_status* why);
   /* Local. Works that have not ended end with MUONSHARD_E_ABORTED, here and on
    * the other ranks. Handles of works stay valid until work_free. */

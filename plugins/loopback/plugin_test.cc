@@ -275,6 +275,24 @@ TEST_F(PluginTest, AProducerThatFailsBreaksTheGroupForGood) {
   table_->work_free(work);
 }
 
+TEST_F(PluginTest, AnAbortHasTheCodeOfItsReasonIfThatIsAnError) {
+  struct Case {
+    muonshard_code given;
+    muonshard_code kept;
+  };
+  for (const auto& [given, kept] : {Case{MUONSHARD_E_PEER, MUONSHARD_E_PEER},
+                                    Case{MUONSHARD_OK, MUONSHARD_E_ABORTED}}) {
+    MakeSolo();
+    const muonshard_status why = {.code = given, .rank = 3, .text = "why not"};
+    table_->comm_abort(comm_, &why);
+    EXPECT_EQ(table_->comm_query(comm_, &status_), kept);
+    EXPECT_STREQ(status_.text, "why not");
+    EXPECT_EQ(status_.rank, 3);
+    table_->comm_free(comm_);
+    comm_ = nullptr;
+  }
+}
+
 TEST_F(PluginTest, ADeadlineIsSeenByWhoeverWaits) {
   MakeSolo();
   FakeEvent event;
