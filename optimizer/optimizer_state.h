@@ -25,6 +25,9 @@ struct StatePiece {
   std::span<const float> second;  // AdamW's second moment.
   // Of a narrow parameter with master weights, from its first update on.
   std::span<const float> master;
+  // Of a matrix whose rows are normalized, one for each row of each block; see
+  // MuonRowMomentCount.
+  std::span<const float> row_moments;
 };
 
 struct ParameterState {

@@ -55,6 +55,7 @@ ScaledCase FourBuckets() {
   scaled.specs[3].gradient_mode = GradientMode::kAccumulate;
   scaled.accumulated_dtype = kF16;
   scaled.options.plan.bucket_bytes_max = 1;
+  scaled.options.muon.row_normalization = true;
   // Gradients are multiples of 2^-23 in [-1, 1): with these scales f16 holds
   // those above 2^-23 as normal numbers.
   scaled.scaler = {.init_scale = 1024, .growth_interval = 3};

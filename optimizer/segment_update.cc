@@ -134,11 +134,15 @@ ParameterState SegmentUpdater::State(int32_t p) const {
     const Piece& piece =
         plan_.buckets[bucket].pieces[static_cast<size_t>(state.piece)];
     if (piece.parameter != p) continue;
-    result.pieces.push_back({.parameter_offset = piece.parameter_offset,
-                             .count = piece.count,
-                             .first = state.first,
-                             .second = state.second,
-                             .master = state.master});
+    const bool muon = plan_.specs[static_cast<size_t>(p)].rule == Rule::kMuon;
+    const std::span<const float> second = state.second;
+    result.pieces.push_back(
+        {.parameter_offset = piece.parameter_offset,
+         .count = piece.count,
+         .first = state.first,
+         .second = muon ? std::span<const float>() : second,
+         .master = state.master,
+         .row_moments = muon ? second : std::span<const float>()});
   }
   return result;
 }

@@ -78,7 +78,7 @@ Bytes BytesOf(const ParameterState& state) {
   for (const StatePiece& piece : state.pieces) {
     Append<int64_t>({&piece.parameter_offset, 1}, bytes);
     for (const std::span<const float> values :
-         {piece.first, piece.second, piece.master}) {
+         {piece.first, piece.second, piece.master, piece.row_moments}) {
       const auto count = static_cast<int64_t>(values.size());
       Append<int64_t>({&count, 1}, bytes);
       Append<float>(values, bytes);
