@@ -31,6 +31,14 @@ int64_t Flops(const Plan& plan) {
   return flops;
 }
 
+int64_t StateBytes(const ParameterSpec& spec, const OptimizerOptions& options) {
+  const Plan plan = *Plan::Create({spec}, *Mesh::Parse("data=2"),
+                                  HostMap::FromHostIds({"a", "a"}), options);
+  int64_t bytes = 0;
+  for (const RankLoad& load : plan.rank_load) bytes += load.state_bytes;
+  return bytes;
+}
+
 int64_t FlopsOf(const std::vector<ParameterSpec>& specs) {
   int64_t flops = 0;
   for (const ParameterSpec& spec : specs) flops += Flops(PlanOf(spec));
@@ -78,6 +86,19 @@ TEST(PlanPaddingTest, PaddingCostsNoNewtonSchulz) {
   EXPECT_EQ(FlopsOf({Matrix({9, 16},
                             {.dimension = 0, .sizes = {3, 5}, .padding = 1})}),
             FlopsOf({Matrix({3, 16}, {}), Matrix({5, 16}, {})}));
+}
+
+// One moment for each row of each block, or for each of its columns.
+TEST(PlanPaddingTest, NormalizedRowsCountInTheState) {
+  ParameterSpec spec =
+      Matrix({9, 16}, {.dimension = 1, .sizes = {3, 10}, .padding = 3});
+  OptimizerOptions options;
+  const int64_t without = StateBytes(spec, options);
+  EXPECT_EQ(without, 4 * 9 * 16);
+  options.muon.row_normalization = true;
+  EXPECT_EQ(StateBytes(spec, options) - without, 4 * 2 * 9);
+  spec.fan_out_dimension = 1;
+  EXPECT_EQ(StateBytes(spec, options) - without, 4 * (3 + 10));
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ void SetOptions(OptimizerOptions& options, SeededRandom& random) {
   options.muon.learning_rate = 0.02;
   options.muon.nesterov = random.OneIn(2);
   options.muon.scale = static_cast<MuonScale>(random.Below(4));
+  options.muon.row_normalization = random.OneIn(3);
+  if (random.OneIn(3)) options.muon.weight_decay_kind = WeightDecay::kCautious;
 }
 
 // Consecutive ranks, or every other, on one host; as it is where no one order
