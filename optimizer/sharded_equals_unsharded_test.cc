@@ -10,13 +10,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "testing/rank_harness.h"
+#include "testing/same_run.h"
 #include "testing/sharded_case.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard {
 namespace {
 
-using ::muonshard::testing::Describe;
+using ::muonshard::testing::ExpectSameBits;
 using ::muonshard::testing::IsOk;
 using ::muonshard::testing::RandomShardedCase;
 using ::muonshard::testing::RunSharded;
@@ -26,30 +27,6 @@ using ::muonshard::testing::ShardedCase;
 using ::muonshard::testing::ShardedRun;
 using ::muonshard::testing::UnshardedRun;
 using ::testing::Each;
-
-void ExpectSameBits(const ShardedCase& sharded, const RuntimeCase& runtime) {
-  SCOPED_TRACE(Describe(sharded));
-  const absl::StatusOr<UnshardedRun> want = RunUnsharded(sharded);
-  ASSERT_THAT(want, IsOk());
-  const ShardedRun got = RunSharded(sharded, runtime);
-  ASSERT_THAT(got.results, Each(IsOk()));
-  for (size_t r = 0; r < got.parameters.size(); ++r) {
-    for (size_t p = 0; p < sharded.specs.size(); ++p) {
-      EXPECT_TRUE(got.parameters[r][p] == want->parameters[r][p])
-          << "rank " << r << ", parameter " << sharded.specs[p].name;
-    }
-    EXPECT_TRUE(got.scalers[r] == want->scaler) << "rank " << r;
-    ASSERT_EQ(got.outcomes[r].size(), want->outcomes.size());
-    for (size_t step = 0; step < want->outcomes.size(); ++step) {
-      const StepOutcome& a = got.outcomes[r][step];
-      const StepOutcome& b = want->outcomes[step];
-      EXPECT_EQ(a.updated, b.updated);
-      EXPECT_EQ(a.gradient_norm, b.gradient_norm);
-      EXPECT_EQ(a.clip_factor, b.clip_factor);
-      EXPECT_EQ(a.non_finite_count, b.non_finite_count);
-    }
-  }
-}
 
 struct RandomCase {
   uint64_t seed;

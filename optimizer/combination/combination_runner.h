@@ -46,8 +46,6 @@ class CombinationRunner {
   };
 
   const Expected* ExpectedOf(const Combination& combination);
-  void ExpectSameBits(const ShardedCase& sharded, const ShardedRun& got,
-                      const UnshardedRun& want) const;
   void ExpectNearReference(const ShardedCase& sharded, const ShardedRun& got,
                            const ReferenceRun& want) const;
 

@@ -1,0 +1,20 @@
+// Holds a sharded run against the unsharded one, bit for bit.
+
+#ifndef TESTING_SAME_RUN_H_
+#define TESTING_SAME_RUN_H_
+
+#include "testing/sharded_case.h"
+
+namespace muonshard::testing {
+
+// Expects, on every rank, the parameters, each step's outcome (with the global
+// norm) or the code of its error, and the scaler of `want`.
+void ExpectSameRun(const ShardedCase& sharded, const ShardedRun& got,
+                   const UnshardedRun& want);
+
+// Runs the case both ways.
+void ExpectSameBits(const ShardedCase& sharded, const RuntimeCase& runtime);
+
+}  // namespace muonshard::testing
+
+#endif  // TESTING_SAME_RUN_H_
