@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -187,6 +188,10 @@ TEST_P(PlacedParametersTest, TiedWeightsStayEqualAndTakeTheSumOfTheirParts) {
   for (const DataType type : {DataType::kF32, DataType::kF16}) {
     ShardedCase sharded = PipelineCase();
     sharded.specs[kTied].gradient_dtype = type;
+    // So that the norm is that of the tied weight alone. An update would not
+    // show its scale.
+    sharded.specs[kFirst].absent_gradient = AbsentGradient::kZeros;
+    sharded.specs[kEverywhere].absent_gradient = AbsentGradient::kZeros;
     ShardedCase plain = sharded;
     plain.mesh = "data=2";
     plain.specs = {plain.specs[kTied]};
@@ -202,6 +207,7 @@ TEST_P(PlacedParametersTest, TiedWeightsStayEqualAndTakeTheSumOfTheirParts) {
       return optimizer.GradientReady(kTied, bytes.data(), 32, type);
     };
     ParameterBytes want;
+    double want_norm = 0;
     ParameterBytes got[6];
     auto results =
         RunWithRigs(plain, {.runtime = GetParam()},
@@ -214,7 +220,9 @@ TEST_P(PlacedParametersTest, TiedWeightsStayEqualAndTakeTheSumOfTheirParts) {
                       if (s.ok()) s = check_in(sum, *rig.optimizer);
                       if (s.ok()) s = FinishAndStep(*rig.optimizer);
                       if (s.ok()) s = rig.optimizer->Synchronize();
-                      if (data == 0) want = rig.parameters[0];
+                      if (!s.ok() || data != 0) return s;
+                      want = rig.parameters[0];
+                      want_norm = rig.optimizer->Outcome()->gradient_norm;
                       return s;
                     });
     ASSERT_THAT(results, Each(IsOk()));
@@ -223,13 +231,14 @@ TEST_P(PlacedParametersTest, TiedWeightsStayEqualAndTakeTheSumOfTheirParts) {
         [&](Collective& world, OptimizerRig& rig) {
           const Rank rank = world.rank();
           absl::Status s = rig.optimizer->BeginStep(1);
-          if (s.ok()) s = CheckInAll(sharded, rank, 1, *rig.optimizer, kTied);
           if (s.ok() && (IsFirstStage(rank) || IsLastStage(rank))) {
             s = check_in(ExactGradient(ToInt(rank) / 2, ToInt(rank) % 2),
                          *rig.optimizer);
           }
           if (s.ok()) s = FinishAndStep(*rig.optimizer);
           if (s.ok()) s = rig.optimizer->Synchronize();
+          if (!s.ok()) return s;
+          EXPECT_EQ(rig.optimizer->Outcome()->gradient_norm, want_norm);
           got[ToInt(rank)] = rig.parameters[kTied];
           return s;
         });
@@ -238,6 +247,43 @@ TEST_P(PlacedParametersTest, TiedWeightsStayEqualAndTakeTheSumOfTheirParts) {
       EXPECT_TRUE(got[rank] == want) << "rank " << rank;
     }
     for (const int32_t rank : {2, 3}) EXPECT_TRUE(got[rank].empty());
+  }
+}
+
+// In f16, whose largest number is 65504, the sum of the two ranks of a stage
+// would overflow; only the result may.
+TEST_P(PlacedParametersTest, NoLevelOverflowsWhereTheSumOfThePartsDoesNot) {
+  ShardedCase sharded = PipelineCase();
+  sharded.specs[kTied].gradient_dtype = DataType::kF16;
+  sharded.specs[kFirst].absent_gradient = AbsentGradient::kZeros;
+  sharded.specs[kEverywhere].absent_gradient = AbsentGradient::kZeros;
+  for (const float last : {-40000.0f, 30000.0f}) {
+    const auto results = RunWithRigs(
+        sharded, {.runtime = GetParam()},
+        [&](Collective& world, OptimizerRig& rig) {
+          const Rank rank = world.rank();
+          absl::Status s = rig.optimizer->BeginStep(1);
+          if (s.ok() && (IsFirstStage(rank) || IsLastStage(rank))) {
+            const std::vector<float> values(32,
+                                            IsLastStage(rank) ? last : 60000);
+            std::vector<std::byte> bytes(64);
+            FromFloat(DataType::kF16, values, bytes.data());
+            s = rig.optimizer->GradientReady(kTied, bytes.data(), 32,
+                                             DataType::kF16);
+          }
+          if (s.ok()) s = FinishAndStep(*rig.optimizer);
+          if (!s.ok()) return s;
+          const absl::StatusOr<StepOutcome> outcome = rig.optimizer->Outcome();
+          if (!outcome.ok()) return outcome.status();
+          EXPECT_EQ(outcome->updated, last < 0);
+          if (last < 0) {
+            EXPECT_EQ(outcome->gradient_norm, std::sqrt(32 * 20000.0 * 20000));
+          } else {
+            EXPECT_EQ(outcome->non_finite_count, 32);
+          }
+          return rig.optimizer->Synchronize();
+        });
+    EXPECT_THAT(results, Each(IsOk()));
   }
 }
 
