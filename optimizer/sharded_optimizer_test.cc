@@ -333,7 +333,14 @@ TEST_P(ShardedOptimizerTest, BytesOnTheWireEqualTheFormulas) {
   for (const uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8}) {
     ShardedCase sharded = RandomShardedCase(seed);
     sharded.mesh = seed % 2 == 0 ? "data=4" : "data=5";
-    for (ParameterSpec& spec : sharded.specs) spec.roles.clear();
+    sharded.hosts.clear();
+    sharded.overflows.clear();
+    sharded.has_gradient = nullptr;
+    for (ParameterSpec& spec : sharded.specs) {
+      spec.roles.clear();
+      spec.coordinates.clear();
+      spec.blockwise = false;
+    }
     sharded.steps = 3;
     const ShardedRun run = RunSharded(sharded, GetParam());
     ASSERT_THAT(run.results, Each(IsOk()));

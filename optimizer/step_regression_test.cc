@@ -30,7 +30,6 @@ using ::muonshard::testing::IsOk;
 using ::muonshard::testing::MeetAll;
 using ::muonshard::testing::OptimizerRig;
 using ::muonshard::testing::ParameterBytes;
-using ::muonshard::testing::RunOnRanks;
 using ::muonshard::testing::RuntimeCase;
 using ::muonshard::testing::RunWithRigs;
 using ::muonshard::testing::ShardedCase;
@@ -148,10 +147,14 @@ TEST_P(StepRegressionTest, AParameterWithoutAGradientNeverLeavesPeersHanging) {
   }
 }
 
-// Four parameters of one size and of different roles, so that buckets that
-// changed places would not even be noticed by their sizes.
-ShardedCase RolesCase() {
+// Four parameters of one size and of different roles, on hosts of two ranks.
+// Buckets that changed places would not even be noticed by their sizes.
+ShardedCase RolesCase(Hierarchy hierarchy) {
   ShardedCase sharded;
+  for (const char* host : {"a", "b", "c", "d"}) {
+    sharded.hosts.insert(sharded.hosts.end(), 2, host);
+  }
+  sharded.options.plan.hierarchy = hierarchy;
   sharded.mesh = "dp=2,data=4";
   sharded.seed = 9;
   for (int32_t p = 0; p < 4; ++p) {
@@ -170,22 +173,20 @@ ShardedCase RolesCase() {
 // first in the plan is full last.
 TEST_P(StepRegressionTest, NoBucketIsLaunchedBeforeOneThatIsAheadInThePlan) {
   for (const Hierarchy hierarchy : {Hierarchy::kOff, Hierarchy::kAuto}) {
-    ShardedCase sharded = RolesCase();
-    sharded.options.plan.hierarchy = hierarchy;
-    const auto run =
-        RunOnRanks({.runtime = GetParam(), .size = 8}, [&](Collective& world) {
+    const ShardedCase sharded = RolesCase(hierarchy);
+    const auto results = RunWithRigs(
+        sharded, {.runtime = GetParam()},
+        [&](Collective& world, OptimizerRig& rig) {
           const Rank rank = world.rank();
-          OptimizerEnvironment environment;
-          environment.host_id = absl::StrCat("host ", ToInt(rank) / 2);
-          auto rig = MakeRig(sharded, world, std::move(environment));
-          if (!rig.ok()) return rig.status();
-          ShardedOptimizer& optimizer = *rig->optimizer;
+          ShardedOptimizer& optimizer = *rig.optimizer;
           const auto bytes_sent = [&] {
             const auto statistics = optimizer.Statistics();
             EXPECT_THAT(statistics, IsOk());
             return statistics.ok() ? statistics->bucket_bytes_sent : 0;
           };
           const int32_t first = optimizer.plan().buckets[0].parameters[0];
+          EXPECT_EQ(optimizer.plan().LevelsOfGroup(0, rank).hierarchical(),
+                    hierarchy == Hierarchy::kAuto);
           const uint64_t before = bytes_sent();
           absl::Status s = optimizer.BeginStep(1);
           if (s.ok()) s = CheckInAll(sharded, rank, 1, optimizer, first);
@@ -200,37 +201,33 @@ TEST_P(StepRegressionTest, NoBucketIsLaunchedBeforeOneThatIsAheadInThePlan) {
           s = FinishAndStep(optimizer);
           return s.ok() ? optimizer.Synchronize() : s;
         });
-    EXPECT_THAT(run.results, Each(IsOk()));
+    EXPECT_THAT(results, Each(IsOk()));
   }
 }
 
 // The same, for every order in which hooks may fire on each rank.
 TEST_P(StepRegressionTest, NoOrderOfHooksChangesABit) {
   for (const Hierarchy hierarchy : {Hierarchy::kOff, Hierarchy::kAuto}) {
-    ShardedCase sharded = RolesCase();
-    sharded.options.plan.hierarchy = hierarchy;
+    const ShardedCase sharded = RolesCase(hierarchy);
     std::vector<std::vector<ParameterBytes>> parameters[2];
     for (const bool shuffled : {false, true}) {
       auto& kept = parameters[shuffled ? 1 : 0];
       kept.resize(8);
-      const auto run = RunOnRanks(
-          {.runtime = GetParam(), .size = 8}, [&](Collective& world) {
+      const auto results = RunWithRigs(
+          sharded, {.runtime = GetParam()},
+          [&](Collective& world, OptimizerRig& rig) {
             const Rank rank = world.rank();
-            OptimizerEnvironment environment;
-            environment.host_id = absl::StrCat("host ", ToInt(rank) / 2);
-            auto rig = MakeRig(sharded, world, std::move(environment));
-            if (!rig.ok()) return rig.status();
-            absl::Status s = rig->optimizer->BeginStep(1);
+            absl::Status s = rig.optimizer->BeginStep(1);
             for (int32_t i = 0; i < 4 && s.ok(); ++i) {
               const int32_t p = shuffled ? (3 * i + ToInt(rank)) % 4 : i;
-              s = CheckIn(sharded, rank, p, 1, *rig->optimizer);
+              s = CheckIn(sharded, rank, p, 1, *rig.optimizer);
             }
-            if (s.ok()) s = FinishAndStep(*rig->optimizer);
-            if (s.ok()) s = rig->optimizer->Synchronize();
-            kept[static_cast<size_t>(ToInt(rank))] = rig->parameters;
+            if (s.ok()) s = FinishAndStep(*rig.optimizer);
+            if (s.ok()) s = rig.optimizer->Synchronize();
+            kept[static_cast<size_t>(ToInt(rank))] = rig.parameters;
             return s;
           });
-      EXPECT_THAT(run.results, Each(IsOk()));
+      EXPECT_THAT(results, Each(IsOk()));
     }
     EXPECT_TRUE(parameters[0] == parameters[1]);
   }

@@ -10,22 +10,16 @@ bool LivesHere(const ShardedCase& sharded, Rank rank, int32_t p) {
                  *Mesh::Parse(sharded.mesh), rank);
 }
 
-// Duplicates have the gradient of the first of them.
-Rank FirstDuplicate(const ParameterSpec& spec, const Mesh& mesh, Rank rank) {
-  std::vector<int32_t> coordinates = mesh.Coordinates(rank);
-  for (size_t a = 0; a < coordinates.size(); ++a) {
-    const AxisRole role = RoleOver(spec, mesh.axes()[a].name);
-    if (role == AxisRole::kDuplicate) coordinates[a] = 0;
-  }
-  return mesh.RankOf(coordinates);
-}
-
 }  // namespace
 
 absl::StatusOr<OptimizerRig> MakeRig(const ShardedCase& sharded,
                                      Collective& world,
                                      OptimizerEnvironment environment) {
   const Mesh mesh = *Mesh::Parse(sharded.mesh);
+  if (!sharded.hosts.empty()) {
+    environment.host_id =
+        sharded.hosts[static_cast<size_t>(ToInt(world.rank()))];
+  }
   auto optimizer = ShardedOptimizer::Create(
       sharded.specs, mesh, world, sharded.options, std::move(environment));
   if (!optimizer.ok()) return optimizer.status();
@@ -46,8 +40,7 @@ absl::StatusOr<OptimizerRig> MakeRig(const ShardedCase& sharded,
 absl::Status CheckIn(const ShardedCase& sharded, Rank rank, int32_t p,
                      int64_t step, ShardedOptimizer& optimizer) {
   const ParameterSpec& spec = sharded.specs[static_cast<size_t>(p)];
-  const Rank first = FirstDuplicate(spec, *Mesh::Parse(sharded.mesh), rank);
-  const ParameterBytes gradient = GradientOf(sharded, first, p, step, 0);
+  const ParameterBytes gradient = GradientOf(sharded, rank, p, step, 0);
   return optimizer.GradientReady(p, gradient.data(), ElementCount(spec),
                                  spec.gradient_dtype);
 }

@@ -25,6 +25,7 @@ struct OptimizerRig {
   std::unique_ptr<ShardedOptimizer> optimizer;
 };
 
+// On the host that the case says.
 absl::StatusOr<OptimizerRig> MakeRig(const ShardedCase& sharded,
                                      Collective& world,
                                      OptimizerEnvironment environment = {});
