@@ -3,14 +3,14 @@
 // Axes "tp" and "pp" carry the same data, all others different data. Every mesh
 // has at least one of each, so there is a place for every role.
 
-#ifndef OPTIMIZER_COMBINATION_COMBINATION_MESH_H_
-#define OPTIMIZER_COMBINATION_COMBINATION_MESH_H_
+#ifndef TESTING_COMBINATION_COMBINATION_MESH_H_
+#define TESTING_COMBINATION_COMBINATION_MESH_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "optimizer/combination/combination.h"
+#include "testing/combination/combination.h"
 #include "optimizer/parameter_spec.h"
 #include "testing/sharded_case.h"
 
@@ -38,4 +38,4 @@ ShardedCase CaseOf(const CombinationMesh& mesh, const Combination& combination,
 
 }  // namespace muonshard::testing
 
-#endif  // OPTIMIZER_COMBINATION_COMBINATION_MESH_H_
+#endif  // TESTING_COMBINATION_COMBINATION_MESH_H_

@@ -1,4 +1,4 @@
-#include "optimizer/combination/combination.h"
+#include "testing/combination/combination.h"
 
 #include <array>
 #include <cstddef>

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "optimizer/combination/combination.h"
-#include "optimizer/combination/combination_mesh.h"
-#include "optimizer/combination/combination_runner.h"
+#include "testing/combination/combination.h"
+#include "testing/combination/combination_mesh.h"
+#include "testing/combination/combination_runner.h"
 #include "testing/rank_harness.h"
 
 namespace muonshard::testing {

@@ -1,4 +1,4 @@
-#include "optimizer/combination/covering_array.h"
+#include "testing/combination/covering_array.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "optimizer/combination/combination.h"
+#include "testing/combination/combination.h"
 
 namespace muonshard::testing {
 namespace {

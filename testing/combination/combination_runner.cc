@@ -1,4 +1,4 @@
-#include "optimizer/combination/combination_runner.h"
+#include "testing/combination/combination_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

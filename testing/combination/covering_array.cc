@@ -1,4 +1,4 @@
-#include "optimizer/combination/covering_array.h"
+#include "testing/combination/covering_array.h"
 
 #include <cstddef>
 

@@ -1,7 +1,7 @@
 // One choice of all features that have to work together, as a value.
 
-#ifndef OPTIMIZER_COMBINATION_COMBINATION_H_
-#define OPTIMIZER_COMBINATION_COMBINATION_H_
+#ifndef TESTING_COMBINATION_COMBINATION_H_
+#define TESTING_COMBINATION_COMBINATION_H_
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collectives/data_type.h"
-#include "optimizer/combination/covering_array.h"
+#include "testing/combination/covering_array.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 
@@ -41,4 +41,4 @@ std::string ToString(const Combination& combination);
 
 }  // namespace muonshard::testing
 
-#endif  // OPTIMIZER_COMBINATION_COMBINATION_H_
+#endif  // TESTING_COMBINATION_COMBINATION_H_

@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/data_type.h"
-#include "optimizer/combination/combination.h"
-#include "optimizer/combination/combination_mesh.h"
-#include "optimizer/combination/combination_runner.h"
+#include "testing/combination/combination.h"
+#include "testing/combination/combination_mesh.h"
+#include "testing/combination/combination_runner.h"
 #include "testing/rank_harness.h"
 
 namespace muonshard::testing {

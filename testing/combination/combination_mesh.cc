@@ -1,4 +1,4 @@
-#include "optimizer/combination/combination_mesh.h"
+#include "testing/combination/combination_mesh.h"
 
 #include <cstddef>
 #include <utility>

@@ -7,8 +7,8 @@
 // Result     The same for the same numbers of values, everywhere.
 // Cost       Greedy over the full product, which has to be small.
 
-#ifndef OPTIMIZER_COMBINATION_COVERING_ARRAY_H_
-#define OPTIMIZER_COMBINATION_COVERING_ARRAY_H_
+#ifndef TESTING_COMBINATION_COVERING_ARRAY_H_
+#define TESTING_COMBINATION_COVERING_ARRAY_H_
 
 #include <cstdint>
 #include <vector>
@@ -25,4 +25,4 @@ std::vector<Row> CoverTriples(const std::vector<int32_t>& value_counts);
 
 }  // namespace muonshard::testing
 
-#endif  // OPTIMIZER_COMBINATION_COVERING_ARRAY_H_
+#endif  // TESTING_COMBINATION_COVERING_ARRAY_H_

@@ -4,15 +4,15 @@
 // Result     gtest failures, and counts of runs by what became of them.
 // Threads    Like an int.
 
-#ifndef OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_
-#define OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_
+#ifndef TESTING_COMBINATION_COMBINATION_RUNNER_H_
+#define TESTING_COMBINATION_COMBINATION_RUNNER_H_
 
 #include <map>
 #include <memory>
 #include <string>
 
-#include "optimizer/combination/combination.h"
-#include "optimizer/combination/combination_mesh.h"
+#include "testing/combination/combination.h"
+#include "testing/combination/combination_mesh.h"
 #include "testing/rank_harness.h"
 #include "testing/reference_run.h"
 #include "testing/sharded_case.h"
@@ -57,4 +57,4 @@ class CombinationRunner {
 
 }  // namespace muonshard::testing
 
-#endif  // OPTIMIZER_COMBINATION_COMBINATION_RUNNER_H_
+#endif  // TESTING_COMBINATION_COMBINATION_RUNNER_H_
