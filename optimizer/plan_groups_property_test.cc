@@ -170,7 +170,7 @@ TEST_P(PlanGroupsTest, DuplicatesFoldAlike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PlanGroupsTest,
-                         ::testing::Range(uint64_t{0}, uint64_t{200}));
+                         ::testing::Range(uint64_t{0}, uint64_t{100}));
 
 }  // namespace
 }  // namespace muonshard
