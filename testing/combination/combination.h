@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "collectives/data_type.h"
-#include "testing/combination/covering_array.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
+#include "testing/combination/covering_array.h"
 
 namespace muonshard::testing {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "testing/combination/combination.h"
 #include "optimizer/parameter_spec.h"
+#include "testing/combination/combination.h"
 #include "testing/sharded_case.h"
 
 namespace muonshard::testing {

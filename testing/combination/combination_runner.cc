@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <iostream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -42,12 +44,6 @@ void ExpectErrorsToName(const ShardedRun& run, const std::string& prefix) {
 }
 
 }  // namespace
-
-RunCounts& RunCounts::operator+=(const RunCounts& other) {
-  equal += other.equal;
-  refused += other.refused;
-  return *this;
-}
 
 CombinationRunner::CombinationRunner(CombinationMesh mesh,
                                      GradientValues gradients)
@@ -125,6 +121,22 @@ void CombinationRunner::ExpectNearReference(const ShardedCase& sharded,
                 want.outcomes[s].gradient_norm,
                 std::ldexp(want.outcomes[s].gradient_norm, -22));
   }
+}
+
+void RunAll(const std::vector<Combination>& combinations,
+            const CombinationMesh& mesh, RuntimeCase::Kind kind,
+            GradientValues gradients) {
+  CombinationRunner runner(mesh, gradients);
+  uint64_t seed = 0;
+  for (const Combination& combination : combinations) {
+    runner.Run(combination, {.kind = kind, .seed = ++seed});
+  }
+  const RunCounts& counts = runner.counts();
+  std::cout << mesh.mesh << ": " << combinations.size() << " runs, "
+            << counts.equal << " equal, " << counts.refused << " refused"
+            << std::endl;
+  EXPECT_EQ(counts.equal + counts.refused,
+            static_cast<int>(combinations.size()));
 }
 
 }  // namespace muonshard::testing

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "testing/combination/combination.h"
 #include "testing/combination/combination_mesh.h"
@@ -22,8 +23,6 @@ namespace muonshard::testing {
 struct RunCounts {
   int equal = 0;    // To twin and reference.
   int refused = 0;  // At construction, with the expected reason.
-
-  RunCounts& operator+=(const RunCounts& other);
 };
 
 class CombinationRunner {
@@ -54,6 +53,12 @@ class CombinationRunner {
   std::map<std::string, std::unique_ptr<Expected>> expected_;
   RunCounts counts_;
 };
+
+// Runs all of `combinations`, with seeds of their own, and prints and checks
+// how many runs there were.
+void RunAll(const std::vector<Combination>& combinations,
+            const CombinationMesh& mesh, RuntimeCase::Kind kind,
+            GradientValues gradients);
 
 }  // namespace muonshard::testing
 
