@@ -157,8 +157,12 @@ _optimized_test = rule(
     },
 )
 
-def muonshard_optimized_cc_test(name, size = "large", copts = [], deps = [], shard_count = 1, tags = [], **kwargs):
-    """A test that is too slow without the optimizer: it and all below it are built with it."""
+def muonshard_optimized_cc_test(name, size = "large", copts = [], deps = [], shard_count = 1, **kwargs):
+    """A test that is too slow without the optimizer: it and all below it are built with it.
+
+    It is skipped where that is not enough, under sanitizers and coverage; there
+    must be a shorter one beside it.
+    """
     cc_binary(
         name = name + "_binary",
         testonly = True,
@@ -174,5 +178,10 @@ def muonshard_optimized_cc_test(name, size = "large", copts = [], deps = [], sha
         size = size,
         binary = ":%s_binary" % name,
         shard_count = shard_count,
-        tags = tags,
+        target_compatible_with = select({
+            "//tools/build_defs:asan": ["//tools/build_defs:nowhere"],
+            "//tools/build_defs:coverage": ["//tools/build_defs:nowhere"],
+            "//tools/build_defs:tsan": ["//tools/build_defs:nowhere"],
+            "//conditions:default": [],
+        }),
     )
