@@ -2,10 +2,11 @@
 // and not once per rank.
 //
 // In this file
-//   H x L       hosts and lanes of the group; rank h * L + l is lane l of host
-//   h whole       the group itself, H * L ranks host level  the L ranks of the
-//   own host, in lane order lane level  the H ranks of the own lane, in host
-//   order P_r         bytes of segment r; P all of them
+//   H x L       hosts and lanes; rank h * L + l is lane l of host h
+//   whole       the group itself, H * L ranks
+//   host level  the L ranks of the own host, in lane order
+//   lane level  the H ranks of the own lane, in host order
+//   P_r         bytes of segment r; P all of them
 //
 // Operations   ReduceScatterV, AllGatherV, AllReduce and Broadcast go through
 //              the levels; everything else, Split too, goes through `whole`.

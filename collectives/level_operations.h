@@ -1,10 +1,9 @@
 // What an operation of a hierarchy becomes on its levels.
 //
 // In this file
-//   H x L       hosts and lanes of the group; rank h * L + l is lane l of host
-//   h host level  the L ranks of the own host; lane level: the H ranks of the
-//   own
-//               lane
+//   H x L       hosts and lanes; rank h * L + l is lane l of host h
+//   host level  the L ranks of the own host
+//   lane level  the H ranks of the own lane
 //
 // Shapes       Every rank of a level gets the same operations of it, in the
 //              same order, whatever its own segments are.

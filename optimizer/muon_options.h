@@ -50,7 +50,8 @@ enum class MuonScale : uint8_t {
 
 enum class WeightDecay : uint8_t {
   kDecoupled,  // Of every weight.
-  kCautious,   // Of weights that have the sign of what is subtracted.
+  // Of weights that have the sign of what is subtracted, or where one is zero.
+  kCautious,
 };
 
 struct MuonOptions {
