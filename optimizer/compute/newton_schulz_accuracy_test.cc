@@ -116,8 +116,11 @@ void Compare(const std::vector<double>& result,
     bound =
         AmplificationLimit(expected, std::min(shape.rows, shape.cols), options);
     if (bound > 0.3) {
+      // No statement on each singular value is left, but one on the largest;
+      // and the types that have more than eight bits do far better.
       EXPECT_LT(SpectralNormBound(result, shape.rows, shape.cols), 1.4);
-      return;
+      if (options.newton_schulz_dtype == DataType::kBF16) return;
+      bound = 0.3;
     }
   }
   EXPECT_LT(RelativeDifference(result, expected), bound);

@@ -1,7 +1,7 @@
 // Meshes on which all combinations run, and parameters of every role on each.
 //
 // Axes "tp" and "pp" carry the same data, all others different data. Every mesh
-// has at least one of each, so there is a place for every role.
+// has at least one of each, so that there is a parameter of every role.
 
 #ifndef TESTING_COMBINATION_COMBINATION_MESH_H_
 #define TESTING_COMBINATION_COMBINATION_MESH_H_

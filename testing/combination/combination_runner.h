@@ -21,7 +21,7 @@
 namespace muonshard::testing {
 
 struct RunCounts {
-  int equal = 0;    // To twin and reference.
+  int equal = 0;    // To the twin; of exact sums to the reference too.
   int refused = 0;  // At construction, with the expected reason.
 };
 

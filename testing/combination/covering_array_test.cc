@@ -57,6 +57,9 @@ TEST(CoveringArrayTest, TriplesOfCombinationsTakeAFractionOfTheProduct) {
   const size_t product = FullProduct(counts).size();
   std::cout << "every triple of " << counts.size() << " factors: " << rows
             << " of " << product << " combinations" << std::endl;
+  for (const Combination& combination : TriplesOfCombinations()) {
+    std::cout << "  " << ToString(combination) << std::endl;
+  }
   // The three factors with the most values need as many as their product.
   EXPECT_GE(rows, 4u * 3u * 3u);
   EXPECT_LT(rows, product / 16);

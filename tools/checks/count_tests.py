@@ -86,7 +86,8 @@ def count(events):
                 totals.skipped += 1
         elif kind == "testResult":
             without_result.pop(label, None)
-            add_result(totals, label, event["testResult"])
+            # A run that was interrupted has a result without a status.
+            add_result(totals, label, event.get("testResult", {}))
     for label, reason in without_result.items():
         totals.failures.append(f"{label} ({reason}: not built or not run)")
     return totals

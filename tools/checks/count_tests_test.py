@@ -73,6 +73,13 @@ class CountTest(unittest.TestCase):
         totals = count_tests.count([configured("//a:b")])
         self.assertEqual(totals.line(), "0 passed, 1 failed")
 
+    def test_an_interrupted_test_is_a_failure(self):
+        event = {
+            "id": {"testResult": {"label": "//a:b"}},
+            "aborted": {"reason": "USER_INTERRUPTED"},
+        }
+        self.assertEqual(count_tests.count([event]).line(), "0 passed, 1 failed")
+
     def test_an_incompatible_test_is_skipped(self):
         skip = {
             "id": {"targetCompleted": {"label": "//a:b"}},
