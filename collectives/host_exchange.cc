@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <fstream>
@@ -18,7 +19,10 @@
 namespace muonshard {
 namespace {
 
-constexpr size_t kHostIdBytesMax = 255;
+constexpr size_t kHostIdBytesMax = 254;
+// In place of the length of an id that is too long, so that all ranks hear of
+// it and none waits for an id that does not come.
+constexpr uint8_t kTooLong = 255;
 
 // The bytes of all ranks, one after another; `counts[r]` are of rank r.
 absl::StatusOr<std::vector<uint8_t>> GatherBytes(
@@ -50,17 +54,20 @@ std::string LocalHostId() {
 absl::StatusOr<HostMap> ExchangeHosts(Collective& world,
                                       absl::string_view host_id,
                                       absl::Time deadline) {
-  if (host_id.size() > kHostIdBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("want a host id of at most ", kHostIdBytesMax,
-                     " bytes, got ", host_id.size()));
-  }
   const size_t size = static_cast<size_t>(world.size());
-  const uint8_t own_length = static_cast<uint8_t>(host_id.size());
+  const uint8_t own_length = host_id.size() > kHostIdBytesMax
+                                 ? kTooLong
+                                 : static_cast<uint8_t>(host_id.size());
   const absl::StatusOr<std::vector<uint8_t>> lengths =
       GatherBytes(world, {&own_length, 1}, std::vector<int64_t>(size, 1),
                   "host id lengths", deadline);
   if (!lengths.ok()) return lengths.status();
+  const auto wrong = std::find(lengths->begin(), lengths->end(), kTooLong);
+  if (wrong != lengths->end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", wrong - lengths->begin(), ": want a host id of at most ",
+        kHostIdBytesMax, " bytes, got more"));
+  }
 
   const std::vector<uint8_t> own_id(host_id.begin(), host_id.end());
   const absl::StatusOr<std::vector<uint8_t>> bytes = GatherBytes(

@@ -19,7 +19,8 @@ namespace muonshard {
 std::string LocalHostId();
 
 // Gathers the `host_id` of every rank of `world`. A collective call. Ids are at
-// most 255 bytes.
+// most 254 bytes; a longer one on any rank is kInvalidArgument on all, and
+// names the rank.
 absl::StatusOr<HostMap> ExchangeHosts(Collective& world,
                                       absl::string_view host_id,
                                       absl::Time deadline);

@@ -34,7 +34,7 @@ class HostExchangeTest : public ::testing::Test {
 
 TEST_F(HostExchangeTest, TheIdComesThroughByteForByte) {
   for (const std::string& id :
-       {std::string(), std::string("a\0b", 3), std::string(255, 'x')}) {
+       {std::string(), std::string("a\0b", 3), std::string(254, 'x')}) {
     const auto hosts = ExchangeHosts(*world_, id, absl::InfiniteFuture());
     ASSERT_THAT(hosts, IsOk());
     EXPECT_EQ(hosts->size(), 1);
@@ -45,8 +45,8 @@ TEST_F(HostExchangeTest, TheIdComesThroughByteForByte) {
 
 TEST_F(HostExchangeTest, AnIdThatIsTooLongIsRefused) {
   EXPECT_THAT(
-      ExchangeHosts(*world_, std::string(256, 'x'), absl::InfiniteFuture()),
-      StatusIs(absl::StatusCode::kInvalidArgument, "got 256"));
+      ExchangeHosts(*world_, std::string(255, 'x'), absl::InfiniteFuture()),
+      StatusIs(absl::StatusCode::kInvalidArgument, "at most 254 bytes"));
 }
 
 TEST_F(HostExchangeTest, AnErrorOfTheGroupIsItsError) {

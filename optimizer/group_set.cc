@@ -185,6 +185,10 @@ absl::Status CheckLevelWorlds(const Collective& world,
        {std::pair("host_level_world", levels.host_level),
         std::pair("lane_level_world", levels.lane_level)}) {
     if (level == nullptr) continue;
+    if (&level->runtime() != &world.runtime()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "environment ", name, ": want it on the runtime of the world"));
+    }
     if (level->size() == world.size() && level->rank() == world.rank()) {
       continue;
     }

@@ -1,6 +1,7 @@
 #include "optimizer/option_checks.h"
 
 #include <cmath>
+#include <limits>
 
 namespace muonshard {
 
@@ -15,6 +16,15 @@ absl::Status InvalidOption(absl::string_view field, absl::string_view want,
 absl::Status CheckPositive(absl::string_view field, double value) {
   if (value > 0 && std::isfinite(value)) return absl::OkStatus();
   return InvalidOption(field, "finite and > 0", value);
+}
+
+absl::Status CheckPositiveFloat(absl::string_view field, double value) {
+  if (value > std::numeric_limits<float>::max()) {
+    return InvalidOption(field, "finite and > 0 as an f32", value);
+  }
+  if (absl::Status s = CheckPositive(field, value); !s.ok()) return s;
+  if (static_cast<float>(value) > 0) return absl::OkStatus();
+  return InvalidOption(field, "finite and > 0 as an f32", value);
 }
 
 absl::Status CheckNotNegative(absl::string_view field, double value) {

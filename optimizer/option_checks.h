@@ -19,6 +19,9 @@ absl::Status InvalidOption(absl::string_view field, absl::string_view want,
 // Finite and > 0.
 absl::Status CheckPositive(absl::string_view field, double value);
 
+// The same of a value that is used as an f32, which must not round to 0.
+absl::Status CheckPositiveFloat(absl::string_view field, double value);
+
 // Finite and >= 0.
 absl::Status CheckNotNegative(absl::string_view field, double value);
 

@@ -10,7 +10,7 @@ absl::Status ValidateAdamW(const AdamWOptions& adamw) {
                      CheckNotNegative("adamw.weight_decay", adamw.weight_decay),
                      CheckBelowOne("adamw.beta1", adamw.beta1),
                      CheckBelowOne("adamw.beta2", adamw.beta2),
-                     CheckPositive("adamw.epsilon", adamw.epsilon)});
+                     CheckPositiveFloat("adamw.epsilon", adamw.epsilon)});
 }
 
 absl::Status ValidatePlan(const PlanOptions& plan) {

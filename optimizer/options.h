@@ -24,7 +24,7 @@ struct AdamWOptions {
   double weight_decay = 1e-2;   // >= 0
   double beta1 = 0.9;           // in [0, 1)
   double beta2 = 0.999;         // in [0, 1)
-  double epsilon = 1e-8;        // > 0
+  double epsilon = 1e-8;        // > 0 as an f32
 };
 
 // Whether groups on several hosts reduce and gather in two levels; see

@@ -48,10 +48,18 @@ TEST(OptionsTest, PositiveFieldsRefuseAllElse) {
                    }}};
   for (const auto& [name, field] : fields) {
     for (const double value : {0.0, -1e-3, kNaN, kInfinity}) {
-      ExpectRefused("option " + name + ": want finite and > 0, got ",
+      ExpectRefused("option " + name + ": want finite and > 0",
                     [&](OptimizerOptions& o) { field(o) = value; });
     }
-    ExpectTaken([&](OptimizerOptions& o) { field(o) = 1e-300; });
+    ExpectTaken([&](OptimizerOptions& o) { field(o) = 1e-44; });
+  }
+}
+
+// As 0 it would divide a zero moment by zero.
+TEST(OptionsTest, AnEpsilonThatVanishesInF32IsRefused) {
+  for (const double value : {1e-50, 1e39}) {
+    ExpectRefused("option adamw.epsilon: want finite and > 0 as an f32, got ",
+                  [&](OptimizerOptions& o) { o.adamw.epsilon = value; });
   }
 }
 

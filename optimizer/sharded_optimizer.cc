@@ -379,9 +379,10 @@ absl::StatusOr<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Create(
     const OptimizerOptions& options, OptimizerEnvironment environment) {
   // The options may be out of range, and other ranks need to hear of it in
   // some finite time.
-  const absl::Duration timeout = options.timeout > absl::ZeroDuration()
-                                     ? options.timeout
-                                     : OptimizerOptions().timeout;
+  const bool usable = options.timeout > absl::ZeroDuration() &&
+                      options.timeout < absl::InfiniteDuration();
+  const absl::Duration timeout =
+      usable ? options.timeout : OptimizerOptions().timeout;
   const absl::Time deadline = world.runtime().Now() + timeout;
   absl::StatusOr<Plan> plan =
       AgreedPlan(specs, mesh, world, options, environment, deadline);

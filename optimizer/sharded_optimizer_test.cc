@@ -126,6 +126,9 @@ TEST_P(ShardedOptimizerTest, WhatIsWrongOnOneRankFailsAllAndNamesTheRank) {
       {[](ShardedCase& s) { s.options.muon.momentum = 1; }, "momentum"},
       {[](ShardedCase& s) { s.options.timeout = absl::ZeroDuration(); },
        "timeout"},
+      {[](ShardedCase& s) { s.options.timeout = absl::InfiniteDuration(); },
+       "timeout"},
+      {[](ShardedCase& s) { s.options.adamw.epsilon = 1e-50; }, "epsilon"},
       {[](ShardedCase& s) { s.mesh = "data=4"; }, "4"},
       {[](ShardedCase& s) { s.specs[0].roles["tp"] = AxisRole::kShard; }, "tp"},
   };

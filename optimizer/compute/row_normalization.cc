@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace muonshard {
 namespace {
@@ -72,7 +73,8 @@ void NormalizeRows(const NeuronBlock& block, double beta2, double epsilon,
                                   (1 - beta2) * (squares[i] / weight_count));
       const double divisor = Divisor(moment, epsilon);
       before += squares[i];
-      after += squares[i] / (divisor * divisor);
+      // The square of a small divisor may vanish.
+      if (squares[i] > 0) after += squares[i] / divisor / divisor;
     }
   }
   if (after == 0) return;  // The matrix is zero.
@@ -81,8 +83,11 @@ void NormalizeRows(const NeuronBlock& block, double beta2, double epsilon,
   for (int64_t first = 0; first < neuron_count; first += kTileCount) {
     const int64_t count = std::min(kTileCount, neuron_count - first);
     for (int64_t i = 0; i < count; ++i) {
+      const double factor =
+          ratio / Divisor(moments[static_cast<size_t>(first + i)], epsilon);
+      // Of a neuron of zeros; they stay zeros if it is finite.
       factors[i] = static_cast<float>(
-          ratio / Divisor(moments[static_cast<size_t>(first + i)], epsilon));
+          std::min(factor, double{std::numeric_limits<float>::max()}));
     }
     Multiply(block, first, count, factors);
   }

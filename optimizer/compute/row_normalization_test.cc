@@ -130,6 +130,18 @@ TEST(RowNormalizationTest, NeuronsAreColumnsWhereFanOutIsDimensionOne) {
   }
 }
 
+TEST(RowNormalizationTest, ANeuronOfZerosStaysZeroForAnyEpsilon) {
+  for (const double epsilon : {1e-300, 1e-100, 1e-41, 1e-7}) {
+    std::vector<float> matrix = {3, 4, 0, 0};
+    std::vector<float> moments = {0, 0};
+    NormalizeRows({.matrix = matrix, .rows = 2, .cols = 2}, 0.95, epsilon,
+                  moments);
+    EXPECT_NEAR(Norm(matrix), 5, 5 * 4 * kRoundoff) << epsilon;
+    EXPECT_EQ(matrix[2], 0) << epsilon;
+    EXPECT_EQ(matrix[3], 0) << epsilon;
+  }
+}
+
 TEST(RowNormalizationTest, ZeroInGivesZeroOut) {
   std::vector<float> matrix(12, 0.0f);
   std::vector<float> moments = {0, 4, 0};
