@@ -30,7 +30,8 @@ uint64_t HashBytes(const std::byte* data, size_t bytes) {
     take(words);
   }
   words = {};
-  std::memcpy(words.data(), data + taken, bytes - taken);
+  // Memory of no bytes may be null, which memcpy may not be given.
+  if (bytes > taken) std::memcpy(words.data(), data + taken, bytes - taken);
   take(words);
   StableHasher hasher;
   for (const uint64_t lane : lanes) hasher.Add(lane);
