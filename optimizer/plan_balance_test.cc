@@ -20,24 +20,18 @@
 #include "optimizer/plan.h"
 #include "optimizer/plan_report.h"
 #include "optimizer/shapes/model_shapes.h"
+#include "testing/plan_inputs.h"
 #include "topology/host_map.h"
 #include "topology/mesh.h"
 
 namespace muonshard {
 namespace {
 
+using ::muonshard::testing::HostsOfLanes;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr int32_t kSteps = 5;
-
-HostMap HostsOfLanes(int32_t ranks, int32_t lanes) {
-  std::vector<std::string> ids;
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    ids.push_back(absl::StrCat("host", rank / lanes));
-  }
-  return HostMap::FromHostIds(ids);
-}
 
 Plan MakePlan(const std::vector<ParameterSpec>& specs, int32_t ranks,
               int32_t lanes, const OptimizerOptions& options = {}) {

@@ -15,6 +15,7 @@
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
+#include "testing/plan_inputs.h"
 #include "topology/host_map.h"
 #include "topology/mesh.h"
 #include "topology/rank.h"
@@ -22,6 +23,7 @@
 namespace muonshard {
 namespace {
 
+using ::muonshard::testing::HostsOfLanes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
@@ -38,14 +40,6 @@ ParameterSpec Matrix(std::string name, Roles roles) {
 }
 
 // Hosts of so many consecutive ranks.
-HostMap HostsOfLanes(int32_t ranks, int32_t lanes) {
-  std::vector<std::string> ids;
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    ids.push_back(absl::StrCat("host", rank / lanes));
-  }
-  return HostMap::FromHostIds(ids);
-}
-
 absl::StatusOr<Plan> TryPlan(const std::vector<ParameterSpec>& specs,
                              const std::string& mesh, const HostMap& hosts,
                              Hierarchy hierarchy) {

@@ -12,30 +12,16 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "optimizer/compute/update.h"
+#include "testing/plan_inputs.h"
 
 namespace muonshard {
 namespace {
 
+using ::muonshard::testing::AdamW;
+using ::muonshard::testing::HostsOfLanes;
+using ::muonshard::testing::Muon;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-HostMap HostsOfLanes(int32_t ranks, int32_t lanes) {
-  std::vector<std::string> ids;
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    ids.push_back(absl::StrCat("host", rank / lanes));
-  }
-  return HostMap::FromHostIds(ids);
-}
-
-ParameterSpec Muon(std::string name, std::vector<int64_t> shape) {
-  return {
-      .name = std::move(name), .shape = std::move(shape), .rule = Rule::kMuon};
-}
-
-ParameterSpec AdamW(std::string name, std::vector<int64_t> shape) {
-  return {
-      .name = std::move(name), .shape = std::move(shape), .rule = Rule::kAdamW};
-}
 
 absl::StatusOr<Plan> TryPlan(const std::vector<ParameterSpec>& specs,
                              const std::string& mesh,
