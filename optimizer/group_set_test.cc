@@ -28,18 +28,23 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A world that keeps the names of the groups split from it.
+// A world that keeps the names of the groups split from it, and refuses to
+// split off the one named `refused`.
 class RecordingWorld final : public Collective {
  public:
-  explicit RecordingWorld(Collective& world)
+  explicit RecordingWorld(Collective& world, std::string refused = "")
       : Collective(world.runtime(), world.rank(), world.size(), world.name(),
                    world.capabilities()),
-        world_(world) {}
+        world_(world),
+        refused_(std::move(refused)) {}
 
   absl::StatusOr<std::unique_ptr<Collective>> Split(
       int32_t color, int32_t key, absl::string_view name,
       absl::Time deadline) override {
     splits_.push_back(absl::StrCat(color < 0 ? "not in " : "", name));
+    if (name == refused_) {
+      return absl::UnavailableError(absl::StrCat("no room for ", name));
+    }
     return world_.Split(color, key, name, deadline);
   }
   void Abort(const absl::Status& reason) override { world_.Abort(reason); }
@@ -56,6 +61,7 @@ class RecordingWorld final : public Collective {
   }
 
   Collective& world_;
+  const std::string refused_;
   std::vector<std::string> splits_;
 };
 
@@ -162,6 +168,26 @@ TEST(GroupSetTest, LevelsAreSplitFromTheirOwnWorlds) {
         return absl::OkStatus();
       });
   EXPECT_THAT(run.results, Each(IsOk()));
+}
+
+TEST(GroupSetTest, ASplitThatFailsIsTheErrorOfTheSetAndTheLastSplit) {
+  const Plan plan = MakePlan({Vector("v", {})}, "dp=4", 2, Hierarchy::kOn);
+  for (const std::string name :
+       {"shards:dp", "shards:dp/host level", "shards:dp/lane level",
+        "replicas:/shards:dp"}) {
+    const testing::RankRun run =
+        testing::RunOnRanks({.size = 4}, [&](Collective& world) {
+          RecordingWorld recording(world, name);
+          const absl::Status status =
+              GroupSet::Create(plan, recording, {},
+                               testing::GuardDeadline(world.runtime()))
+                  .status();
+          EXPECT_EQ(recording.splits().back(), name);
+          return status;
+        });
+    EXPECT_THAT(run.results, Each(StatusIs(absl::StatusCode::kUnavailable,
+                                           "no room for " + name)));
+  }
 }
 
 // Of f32 ones, so that each rank can tell what it got.

@@ -2,8 +2,8 @@
 
 A source counts if it is not a test. One that no test has run any line of counts
 as missing, which fails whatever the sum. A branch is what gcov_to_lcov.py in
-tools/third_party/remote_coverage_tools says it is; one in a line that no test
-runs counts as not taken.
+tools/third_party/remote_coverage_tools says it is, but for those in lines that
+only end a scope; one in a line that no test runs counts as not taken.
 """
 
 import argparse
@@ -67,6 +67,22 @@ class Counts:
                 taken = 0 if count == "-" else int(count)
                 self.branches[source, int(number), block, i] += taken
 
+    def drop_scope_ends(self, text_of):
+        """Leaves out the branches of lines that only end a scope.
+
+        A scope that is left early and late has its clean-up once, behind which
+        the compiler asks where to go on. The source has decided that before, in
+        a line of its own. text_of(source) is the lines of a source, or none.
+        """
+        ends = {
+            source: [is_scope_end(line) for line in text_of(source)]
+            for source in self.sources()
+        }
+        for key in list(self.branches):
+            lines = ends.get(key[0], [])
+            if key[1] <= len(lines) and lines[key[1] - 1]:
+                del self.branches[key]
+
     def sources(self):
         return {key[0] for key in self.lines}
 
@@ -78,6 +94,20 @@ class Counts:
                 if key[0] in sources:
                     getattr(part, kind)[key] = count
         return part
+
+
+def is_scope_end(line):
+    return line.lstrip().startswith("}") and not re.search(
+        r"\b(?:if|while|for)\b|&&|\|\||\?", line
+    )
+
+
+def lines_of(source):
+    """Of a file, by its path; none where it is not one."""
+    if not os.path.isfile(source):
+        return []
+    with open(source, encoding="utf-8") as text:
+        return text.read().splitlines()
 
 
 def lcov_paths(events):
@@ -157,6 +187,7 @@ def read_counts(events_path):
         if os.path.exists(path):
             with open(path, encoding="utf-8") as lcov:
                 counts.add_lcov(lcov)
+    counts.drop_scope_ends(lines_of)
     return counts
 
 

@@ -39,6 +39,17 @@ class CoverageTableTest(unittest.TestCase):
             self.tallies(counts, ["a"], "branches")[0][:3], ("a", 2, 1)
         )
 
+    def test_only_the_end_of_a_scope_has_no_branches(self):
+        counts = counts_of(
+            "SF:a/x.cc\nBRDA:1,7,0,1\nBRDA:3,7,0,0\nBRDA:2,7,0,1\n"
+            "BRDA:4,7,0,1\nBRDA:5,7,0,1\nDA:1,1\n"
+        )
+        text = ["if (a ||", "} else if (b) {", "  });", "} else {", "c ? 1"]
+        counts.drop_scope_ends({"a/x.cc": text}.get)
+        self.assertEqual(
+            sorted(line for _, line, _, _ in counts.branches), [1, 2, 5]
+        )
+
     def test_folders_are_apart_and_the_last_row_is_the_sum(self):
         counts = counts_of("SF:a/x.cc\nDA:1,1\nSF:b/c/y.h\nDA:1,0\n")
         self.assertEqual(
