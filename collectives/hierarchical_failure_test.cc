@@ -99,6 +99,28 @@ TEST_P(HierarchicalFailureTest, AbortEndsTheCallsOfRanksOnNoLevelOfTheCaller) {
   EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kAborted, "enough")));
 }
 
+// Rank 1 waits for rank 3 in their lane, where no call of rank 3 can fail.
+TEST_P(HierarchicalFailureTest, AbortOfARankWithoutACallEndsThoseInItsLane) {
+  const auto results = Run(kSquare, [](RankContext& context) -> absl::Status {
+    if (context.rank == Rank{3}) {
+      absl::Status s = MeetInStore(context, 0, 4, "posted");
+      if (!s.ok()) return s;
+      context.world->Abort(absl::CancelledError("enough"));
+      return MeetInStore(context, 0, 4, "ended");
+    }
+    Bucket bucket(1);
+    const absl::StatusOr<Work> work =
+        bucket.Scatter(*context.world,
+                       {.deadline = context.runtime.Now() + absl::Seconds(20)});
+    absl::Status s = MeetInStore(context, 0, 4, "posted");
+    if (!s.ok()) return s;
+    EXPECT_THAT(WaitFor(context, work),
+                StatusIs(absl::StatusCode::kAborted, "enough"));
+    return MeetInStore(context, 0, 4, "ended");
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
 // A level is lost under calls that wait for something else.
 TEST_P(HierarchicalFailureTest, OneLostLaneEndsTheCallsOfAllRanks) {
   const std::function<absl::Status(RankContext&)> program =

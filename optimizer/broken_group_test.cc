@@ -10,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "collectives/runtime/event.h"
 #include "collectives/runtime/rank_tasks.h"
+#include "collectives/runtime/runtime.h"
 #include "optimizer/sharded_optimizer.h"
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
@@ -185,6 +188,50 @@ TEST_P(BrokenGroupTest, SeveralTasksMayWaitForParametersAtOnce) {
       });
   EXPECT_THAT(run.results, Each(IsOk()));
   EXPECT_TRUE(parameters == want->parameters);
+}
+
+// Lets simulated time pass.
+void Pass(Runtime& runtime, absl::Duration duration) {
+  const EventSource never(runtime);
+  EXPECT_THAT(never.event().Wait(runtime.Now() + duration),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+// Reductions do not wait for a rank for ever, not even if it comes before
+// anyone waits for them: what is late is late on all ranks.
+TEST(LateRankTest, ARankThatChecksInAfterTheDeadlineEndsTheStep) {
+  ShardedCase sharded = SmallCase();
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    sharded.options.overlap = seed % 2 == 0;
+    const auto program = [&](Collective& world) {
+      absl::StatusOr<Rig> rig = MakeRig(sharded, world);
+      if (!rig.ok()) return rig.status();
+      const std::vector<ParameterBytes> before = rig->parameters;
+      const absl::Duration timeout = sharded.options.timeout;
+      const bool late = world.rank() == Rank{1};
+      absl::Status s = rig->optimizer->BeginStep(1);
+      if (late) Pass(world.runtime(), timeout + absl::Seconds(1));
+      for (int32_t p = 2; p >= 0 && s.ok(); --p) {
+        s = CheckIn(sharded, world.rank(), p, *rig->optimizer);
+      }
+      if (!s.ok()) return s;
+      auto reduced = rig->optimizer->Finish();
+      if (!reduced.ok()) return reduced.status();
+      if (!late) Pass(world.runtime(), timeout + absl::Seconds(2));
+      s = rig->optimizer->Step(*std::move(reduced), {});
+      if (!s.ok()) return s;
+      EXPECT_THAT(rig->optimizer->Synchronize(),
+                  StatusIs(absl::StatusCode::kAborted,
+                           "the step was not taken: the reduction of the "
+                           "bucket of parameter \"bias\" failed on rank 0"));
+      EXPECT_TRUE(rig->parameters == before);
+      return absl::OkStatus();
+    };
+    const RankRun run = RunOnRanks(
+        {.runtime = {.kind = RuntimeCase::Kind::kSim, .seed = seed}, .size = 3},
+        program);
+    EXPECT_THAT(run.results, Each(IsOk()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, BrokenGroupTest,
