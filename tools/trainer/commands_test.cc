@@ -54,11 +54,26 @@ TEST(PlanCommandTest, AnUnknownModelIsNamed) {
 
 TEST(PlanCommandTest, ExpertsOnSeveralHostsReduceInTwoLevels) {
   const Outcome plan = RunCommand(
-      &PlanMain, {"--model=deepseek-moe-16b", "--mesh=moe_sharding=2,pp=1,ep=8",
-                  "--ranks-per-host=4", "--hierarchical=on", "--dtype=bf16"});
+      &PlanMain,
+      {"--model=deepseek-moe-16b", "--mesh=moe_sharding=2,pp=1,ep=8",
+       "--lanes-per-node=4", "--hierarchical=on", "--precision=bf16"});
   EXPECT_EQ(plan.status, 0) << plan.errors;
   EXPECT_THAT(plan.out, HasSubstr("two: 4 hosts of 4 ranks"));
   EXPECT_THAT(plan.out, HasSubstr("f32/bf16"));
+}
+
+TEST(PlanCommandTest, PrecisionsAreNamedAsInTraining) {
+  const auto classes_of = [](absl::string_view precision,
+                             absl::string_view gradient_precision) {
+    return RunCommand(&PlanMain, {"--mesh=sharding=4", "--precision", precision,
+                                  "--gradient-precision", gradient_precision})
+        .out;
+  };
+  EXPECT_THAT(classes_of("fp32", "bf16"), HasSubstr("bf16/f32"));
+  EXPECT_THAT(classes_of("fp16", "fp32"), HasSubstr("f32/f16"));
+  const Outcome other = RunCommand(&PlanMain, {"--precision=f16"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.errors, HasSubstr("fp16"));
 }
 
 TEST(PlanCommandTest, AHierarchyThatCannotBeIsRefused) {

@@ -31,11 +31,12 @@ struct PlanCommand {
   std::string model = "gpt2-124m";
   std::string shapes_path;
   std::string mesh = "sharding=8";
-  int32_t ranks_per_host = 8;
+  int32_t lanes_per_node = 8;
   double bucket_mib = 25;
   int32_t hierarchy = 2;  // Index into kHierarchies.
-  int32_t dtype = 0;      // Indices into kTypes; 0 keeps the model's own.
-  int32_t gradient_dtype = 0;
+  // Indices into kPrecisions; 0 keeps the model's own.
+  int32_t precision = 0;
+  int32_t gradient_precision = 0;
   PlanDetail detail;
 };
 
@@ -47,9 +48,10 @@ constexpr std::array<NamedHierarchy, 3> kHierarchies = {
     {{"on", Hierarchy::kOn},
      {"off", Hierarchy::kOff},
      {"auto", Hierarchy::kAuto}}};
-constexpr std::array<const char*, 4> kTypes = {"model", "f32", "bf16", "f16"};
+constexpr std::array<const char*, 4> kPrecisions = {"model", "fp32", "bf16",
+                                                    "fp16"};
 
-// The type of this index in kTypes, which is not the first.
+// The type of this index in kPrecisions, which is not the first.
 DataType TypeAt(int32_t index) {
   constexpr std::array kDataTypes = {DataType::kF32, DataType::kBF16,
                                      DataType::kF16};
@@ -62,8 +64,8 @@ void AddFlags(PlanCommand& command, FlagTable& table) {
   table.AddText("shapes", "FILE", "parameters in JSON, in place of a model",
                 &command.shapes_path);
   table.AddText("mesh", "AXES", "axes of the ranks", &command.mesh);
-  table.AddInteger("ranks-per-host", "ranks that share a host", 1, 1 << 20,
-                   &command.ranks_per_host);
+  table.AddInteger("lanes-per-node", "ranks that share a host", 1, 1 << 20,
+                   &command.lanes_per_node);
   AddBucketFlag(table, &command.bucket_mib);
   std::vector<std::string> hierarchies;
   for (const NamedHierarchy& each : kHierarchies) {
@@ -71,10 +73,12 @@ void AddFlags(PlanCommand& command, FlagTable& table) {
   }
   table.AddChoice("hierarchical", "two levels for groups on several hosts",
                   hierarchies, &command.hierarchy);
-  const std::vector<std::string> types(kTypes.begin(), kTypes.end());
-  table.AddChoice("dtype", "of the parameters", types, &command.dtype);
-  table.AddChoice("gradient-dtype", "of the gradients", types,
-                  &command.gradient_dtype);
+  const std::vector<std::string> precisions(kPrecisions.begin(),
+                                            kPrecisions.end());
+  table.AddChoice("precision", "of the parameters", precisions,
+                  &command.precision);
+  table.AddChoice("gradient-precision", "of the gradients", precisions,
+                  &command.gradient_precision);
   table.AddSwitch("buckets", "list every bucket", &command.detail.buckets);
   table.AddSwitch("owners", "list the owner of every matrix",
                   &command.detail.owners);
@@ -98,9 +102,9 @@ absl::StatusOr<std::vector<ParameterSpec>> SpecsOf(const PlanCommand& command,
   }();
   if (!specs.ok()) return specs.status();
   for (ParameterSpec& spec : *specs) {
-    if (command.dtype > 0) spec.dtype = TypeAt(command.dtype);
-    if (command.gradient_dtype > 0) {
-      spec.gradient_dtype = TypeAt(command.gradient_dtype);
+    if (command.precision > 0) spec.dtype = TypeAt(command.precision);
+    if (command.gradient_precision > 0) {
+      spec.gradient_dtype = TypeAt(command.gradient_precision);
     }
   }
   return specs;
@@ -113,7 +117,7 @@ absl::StatusOr<std::string> ReportOf(const PlanCommand& command,
   if (!specs.ok()) return specs.status();
   std::vector<std::string> hosts;
   for (int32_t rank = 0; rank < mesh.size(); ++rank) {
-    hosts.push_back(absl::StrCat("host", rank / command.ranks_per_host));
+    hosts.push_back(absl::StrCat("host", rank / command.lanes_per_node));
   }
   OptimizerOptions options;
   options.plan.bucket_bytes_max = BucketBytesMax(command.bucket_mib);
