@@ -15,11 +15,11 @@ absl::Status Invalid(absl::string_view field, absl::string_view want,
 }
 
 bool IsScale(double scale) {
-  return scale >= kLossScaleMin && scale <= kLossScaleMax;
+  return scale >= kDynamicScaleMin && scale <= kDynamicScaleMax;
 }
 
 std::string ScaleRange() {
-  return absl::StrCat("in [", kLossScaleMin, ", ", kLossScaleMax, "]");
+  return absl::StrCat("in [", kDynamicScaleMin, ", ", kDynamicScaleMax, "]");
 }
 
 }  // namespace

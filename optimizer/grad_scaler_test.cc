@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "optimizer/compute/gradient_norm.h"
 #include "testing/seeded_random.h"
 #include "testing/status_matchers.h"
 
@@ -17,9 +18,6 @@ namespace {
 using ::muonshard::testing::IsOk;
 using ::muonshard::testing::SeededRandom;
 using ::muonshard::testing::StatusIs;
-
-constexpr float kLargest = std::numeric_limits<float>::max();
-constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 
 GradScaler Make(const GradScalerOptions& options) {
   absl::StatusOr<GradScaler> scaler = GradScaler::Create(options);
@@ -36,8 +34,10 @@ GradScaler At(float scale, const GradScalerOptions& options = {}) {
 const StepOutcome kGood = {.step = 1, .updated = true};
 const StepOutcome kBad = {.step = 1, .non_finite_count = 3};
 
-// torch's _amp_update_scale_, line by line and in its own terms. Its scale is a
-// f32 tensor, its factors are doubles, and a product is stored as f32.
+// torch's _amp_update_scale_, line by line and in its own terms, but for the
+// bounds: torch asks whether a grown scale is finite, and of a smaller one
+// nothing. Its scale is a f32 tensor, its factors are doubles, and a product is
+// stored as f32.
 struct TorchScaler {
   float current_scale;
   int growth_tracker = 0;
@@ -47,14 +47,16 @@ struct TorchScaler {
 
   void Update(bool found_inf) {
     if (found_inf) {
-      current_scale = static_cast<float>(current_scale * backoff_factor);
+      const float new_scale =
+          static_cast<float>(current_scale * backoff_factor);
+      if (new_scale >= 0x1p-64f) current_scale = new_scale;
       growth_tracker = 0;
       return;
     }
     const int successful = growth_tracker + 1;
     if (successful == growth_interval) {
       const float new_scale = static_cast<float>(current_scale * growth_factor);
-      if (std::isfinite(new_scale)) current_scale = new_scale;
+      if (new_scale <= 0x1p64f) current_scale = new_scale;
       growth_tracker = 0;
     } else {
       growth_tracker = successful;
@@ -75,8 +77,9 @@ TEST(GradScalerTest, MovesAsTorchsOverLongSequences) {
                                          {65536, 2, 0.5, 1, 2},
                                          {1000.1, 1.7, 0.3, 3, 10},
                                          {3, 1.0001, 0.9999, 2, 3},
-                                         {1e30, 10, 0.1, 2, 20},
-                                         {kLargest, 1.5, 0.7, 3, 9}}) {
+                                         {1e10, 10, 0.1, 2, 20},
+                                         {0x1p64, 1.5, 0.7, 3, 9},
+                                         {1e-9, 1.5, 0.1, 3, 2}}) {
     GradScaler scaler = Make({.init_scale = c.init_scale,
                               .growth_factor = c.growth_factor,
                               .backoff_factor = c.backoff_factor,
@@ -129,21 +132,37 @@ TEST(GradScalerTest, TheDefaultsAreThoseOfTorch) {
   EXPECT_EQ(scaler.scale(), 65536);
 }
 
-TEST(GradScalerTest, AScaleThatWouldGrowBeyondF32StaysAndCountsAnew) {
-  GradScaler scaler = At(0x1p127f, {.growth_interval = 2});
+TEST(GradScalerTest, AScaleThatWouldGrowBeyondItsBoundStaysAndCountsAnew) {
+  GradScaler scaler = At(0x1p64f, {.growth_interval = 2});
   scaler.Update(kGood);
   scaler.Update(kGood);
   EXPECT_EQ(scaler.state(),
-            (GradScalerState{.scale = 0x1p127f, .growth_tracker = 0}));
+            (GradScalerState{.scale = 0x1p64f, .growth_tracker = 0}));
   scaler.Update(kBad);
-  EXPECT_EQ(scaler.scale(), 0x1p126f);
+  EXPECT_EQ(scaler.scale(), 0x1p63f);
 }
 
-TEST(GradScalerTest, AScaleThatWouldBecomeTooSmallToDivideByStays) {
+TEST(GradScalerTest, GoodStepsNeverGrowAScaleOverWhichAClipFactorIsLost) {
+  for (const double growth_factor : {2.0, 1.7, 1e6}) {
+    GradScaler scaler =
+        Make({.growth_factor = growth_factor, .growth_interval = 1});
+    for (int step = 0; step < 1000; ++step) {
+      scaler.Update(kGood);
+      ASSERT_LE(scaler.scale(), kDynamicScaleMax);
+      ASSERT_TRUE(GradientFactorFits(1, 0x1p-65, scaler.scale()));
+    }
+    // It goes as far as it may.
+    EXPECT_GT(scaler.scale() * growth_factor, kDynamicScaleMax);
+  }
+  EXPECT_FALSE(GradientFactorFits(1, 0x1p-65, kDynamicScaleMax * 2));
+}
+
+TEST(GradScalerTest, BadStepsNeverShrinkAScaleUnderWhichF16GradientsAreLost) {
   GradScaler scaler = Make({});
   for (int step = 0; step < 1000; ++step) scaler.Update(kBad);
-  EXPECT_EQ(scaler.scale(), kSmallestNormal);
-  EXPECT_TRUE(std::isnormal(static_cast<float>(1 / scaler.scale())));
+  EXPECT_EQ(scaler.scale(), kDynamicScaleMin);
+  const double f16_norm = 65504 * std::sqrt(0x1p90);
+  EXPECT_TRUE(GradientFactorFits(f16_norm / scaler.scale(), 1, scaler.scale()));
 }
 
 TEST(GradScalerTest, AnInitialScaleIsRoundedToF32) {
@@ -174,9 +193,10 @@ TEST(GradScalerTest, OptionsOutOfRangeAreRefusedWithTheirBounds) {
     EXPECT_THAT(GradScaler::Create(options),
                 StatusIs(absl::StatusCode::kInvalidArgument, text));
   };
-  for (const double scale : {0.0, -1.0, 1e-39, 3.5e38, infinity, nan}) {
+  for (const double scale :
+       {0.0, -1.0, kDynamicScaleMin / 2, kDynamicScaleMax * 2, infinity, nan}) {
     refuse({.init_scale = scale},
-           "init_scale: want in [1.17549e-38, 3.40282e+38], got");
+           "init_scale: want in [5.42101e-20, 1.84467e+19], got");
   }
   for (const double factor : {1.0, 0.5, -2.0, infinity, nan}) {
     refuse({.growth_factor = factor},
@@ -198,8 +218,8 @@ TEST(GradScalerTest, AStateOutOfRangeIsRefusedAndChangesNothing) {
                 StatusIs(absl::StatusCode::kInvalidArgument, text));
     EXPECT_EQ(scaler.state(), before);
   };
-  for (const float scale : {0.0f, -1.0f, kSmallestNormal / 2, HUGE_VALF, NAN}) {
-    refuse(scale, 0, "grad scaler scale: want in [1.17549e-38, 3.40282e+38]");
+  for (const float scale : {0.0f, -1.0f, 0x1p-65f, 0x1p65f, HUGE_VALF, NAN}) {
+    refuse(scale, 0, "grad scaler scale: want in [5.42101e-20, 1.84467e+19]");
   }
   refuse(1, -1, "growth_tracker: want in [0, 4), got -1");
   refuse(1, 4, "growth_tracker: want in [0, 4), got 4");

@@ -256,6 +256,25 @@ TEST_P(ScaledStepTest, TheClipFactorIsOfTheUnscaledNorm) {
   }
 }
 
+TEST_P(ScaledStepTest, AScaleDoesNotGrowUntilStepsFail) {
+  ScaledCase scaled = FourBuckets();
+  for (ParameterSpec& spec : scaled.specs) {
+    spec.dtype = spec.gradient_dtype = DataType::kF32;
+  }
+  scaled.accumulated_dtype = DataType::kF32;
+  scaled.scaler = {.init_scale = 0x1p58, .growth_interval = 1};
+  scaled.steps.resize(12);
+  for (size_t i = 0; i < scaled.steps.size(); ++i) {
+    scaled.steps[i] = {.seed = i, .options = {.clip_norm = 0x1p-60}};
+  }
+  const ScaledRun run = RunScaled(scaled, GetParam());
+  ASSERT_THAT(run.results, Each(IsOk()));
+  for (const std::vector<AfterStep>& steps : run.ranks) {
+    for (const AfterStep& step : steps) EXPECT_TRUE(step.outcome.updated);
+    EXPECT_EQ(steps.back().scaler.scale, kDynamicScaleMax);
+  }
+}
+
 // What went wrong elsewhere, and must be impossible here.
 
 TEST_P(ScaledStepTest, TheScalerNeedsNoListOfBuffersOfOneOptimizer) {
