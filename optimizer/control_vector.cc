@@ -18,7 +18,7 @@ constexpr size_t kUncountedNonFinite = kExactSumLimbs + 1;
 constexpr size_t kFirstAbsent = kExactSumLimbs + 2;
 
 constexpr int64_t kNoFailure = std::numeric_limits<int64_t>::max();
-constexpr int64_t kFailureKinds = 7;
+constexpr int64_t kFailureKinds = 8;
 
 struct Fact {
   std::string name;
@@ -63,16 +63,23 @@ ControlVector::ControlVector(const Plan& plan, Rank rank)
   sum_count_ = next;
 }
 
-std::optional<StepFailure> ControlVector::Check(
-    const StepOptions& options) const {
-  const std::vector<StepField> fields = FieldsOf(options, schedules_);
+std::optional<StepFailure> ControlVector::Check(const OptimizerOptions& options,
+                                                const StepOptions& step) const {
+  const std::vector<StepField> fields = FieldsOf(step, schedules_);
   for (size_t f = 0; f < fields.size(); ++f) {
     if (IsInRange(fields[f])) continue;
     return StepFailure{.parameter = static_cast<int32_t>(f),
                        .kind = FailureKind::kStepOptions};
   }
-  if (Validate(options, schedules_).ok()) return std::nullopt;
-  return StepFailure{.parameter = 0, .kind = FailureKind::kUnknownSchedule};
+  if (!Validate(step, schedules_).ok()) {
+    return StepFailure{.parameter = 0, .kind = FailureKind::kUnknownSchedule};
+  }
+  for (size_t p = 0; p < plan_.specs.size(); ++p) {
+    if (CheckRates(plan_.specs[p], options, step).ok()) continue;
+    return StepFailure{.parameter = static_cast<int32_t>(p),
+                       .kind = FailureKind::kLearningRate};
+  }
+  return std::nullopt;
 }
 
 void ControlVector::Encode(const ControlInput& input, std::span<int64_t> sums,
@@ -135,6 +142,11 @@ absl::Status ControlVector::FailureStatus(int64_t code) const {
           "the step was not taken: rank ", rank, " gave ", field.name,
           " out of range; want it ", RangeText(field)));
     }
+    case FailureKind::kLearningRate:
+      return absl::InvalidArgumentError(
+          absl::StrCat("the step was not taken: rank ", rank,
+                       " gave parameter \"", plan_.specs[index].name,
+                       "\" a learning rate that is too large for f32"));
     case FailureKind::kUnknownSchedule:
       break;
   }

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "optimizer/compute/exact_sum.h"
+#include "optimizer/options.h"
 #include "optimizer/parameter_places.h"
 #include "optimizer/plan.h"
 #include "optimizer/step_options.h"
@@ -35,6 +36,7 @@ enum class FailureKind : int32_t {
   kFailedReduction = 4,  // `parameter` is the first of the bucket.
   kDoesNotLiveHere = 5,
   kUnknownSchedule = 6,  // `parameter` is 0.
+  kLearningRate = 7,
 };
 
 // Why this rank cannot take the step.
@@ -75,7 +77,8 @@ class ControlVector {
   size_t least_count() const { return 2 * fact_count_ + 1; }
 
   // What is wrong with a step's options, if anything.
-  std::optional<StepFailure> Check(const StepOptions& options) const;
+  std::optional<StepFailure> Check(const OptimizerOptions& options,
+                                   const StepOptions& step) const;
   const std::vector<std::string>& schedules() const { return schedules_; }
 
   // Fills vectors of these counts.

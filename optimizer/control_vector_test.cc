@@ -234,16 +234,19 @@ TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {
   const Plan plan = TwoParameterPlan(AbsentGradient::kError);
   StepOptions options;
   const ControlVector vector(plan, Rank{0});
-  EXPECT_EQ(vector.Check(options), std::nullopt);
+  EXPECT_EQ(vector.Check({}, options), std::nullopt);
   const auto expect = [&](const std::string& text) {
     Ballot ballot(plan);
     ballot.inputs[2].options = options;
-    ballot.inputs[2].failure = vector.Check(options);
+    ballot.inputs[2].failure = vector.Check({}, options);
     ASSERT_TRUE(ballot.inputs[2].failure.has_value());
     EXPECT_THAT(
         ballot.DecisionOf(0).status,
         StatusIs(absl::StatusCode::kInvalidArgument, "rank 2 gave " + text));
   };
+  options.muon_learning_rate = options.adamw_learning_rate = 1e20;
+  expect("parameter \"" + plan.specs[0].name +
+         "\" a learning rate that is too large for f32");
   options.schedule_factors["xperts"] = 1;
   expect("the factor of a schedule that no parameter has");
   options.schedule_factors["experts"] = -0.5;

@@ -89,13 +89,9 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
   const auto p = static_cast<size_t>(piece.parameter);
   const ParameterSpec& spec = plan_.specs[p];
   const bool muon = spec.rule == Rule::kMuon;
-  const double rate =
-      muon ? step.muon_learning_rate.value_or(options_.muon.learning_rate)
-           : step.adamw_learning_rate.value_or(options_.adamw.learning_rate);
-  const double decay =
-      muon ? options_.muon.weight_decay : options_.adamw.weight_decay;
-  const UpdateFactors factors{.learning_rate = LearningRateOf(spec, rate, step),
-                              .weight_decay = spec.weight_decay ? decay : 0,
+  const ParameterRates rates = RatesOf(spec, options_, step);
+  const UpdateFactors factors{.learning_rate = rates.learning_rate,
+                              .weight_decay = rates.weight_decay,
                               .gradient_factor = gradient_factor,
                               .step = steps_[p]};
   DataType dtype = spec.dtype;

@@ -73,10 +73,36 @@ absl::Status Validate(const StepOptions& options,
   return absl::OkStatus();
 }
 
-double LearningRateOf(const ParameterSpec& spec, double rule_rate,
-                      const StepOptions& options) {
-  const double rate = rule_rate * spec.learning_rate_scale;
-  return spec.schedule.empty() ? rate : rate * FactorOf(spec.schedule, options);
+ParameterRates RatesOf(const ParameterSpec& spec,
+                       const OptimizerOptions& options,
+                       const StepOptions& step) {
+  const bool muon = spec.rule == Rule::kMuon;
+  double rate =
+      muon ? step.muon_learning_rate.value_or(options.muon.learning_rate)
+           : step.adamw_learning_rate.value_or(options.adamw.learning_rate);
+  rate *= spec.learning_rate_scale;
+  if (!spec.schedule.empty()) rate *= FactorOf(spec.schedule, step);
+  const double decay =
+      muon ? options.muon.weight_decay : options.adamw.weight_decay;
+  return {.learning_rate = rate, .weight_decay = spec.weight_decay ? decay : 0};
+}
+
+absl::Status CheckRates(const ParameterSpec& spec,
+                        const OptimizerOptions& options,
+                        const StepOptions& step) {
+  const ParameterRates rates = RatesOf(spec, options, step);
+  const double rate = rates.learning_rate;
+  double largest = std::max(1.0, rates.weight_decay);
+  if (spec.rule == Rule::kAdamW) {
+    largest = std::max(largest, 1 / (1 - options.adamw.beta1));
+  } else if (options.muon.scale == MuonScale::kMatchAdamWRms) {
+    largest = std::max(largest, options.muon.rms_factor);
+  }
+  // An infinite rate times 0 is NaN, of which this is not true either.
+  if (rate * largest <= kLearningRateMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parameter \"", absl::CEscape(spec.name), "\": want a learning rate of ",
+      "at most ", kLearningRateMax / largest, " in all, got ", rate));
 }
 
 }  // namespace muonshard

@@ -22,7 +22,9 @@ struct StepOptions {
   // Largest norm of all gradients together; larger ones are scaled down to it.
   // 0: no clip.
   double clip_norm = 0;
-  // Instead of those in OptimizerOptions.
+  // Instead of those in OptimizerOptions. With its scale and its schedule's
+  // factor no parameter's rate may be above kLearningRateMax; see
+  // step_fields.h.
   std::optional<double> muon_learning_rate;
   std::optional<double> adamw_learning_rate;
   // What multiplies the learning rates of the parameters of a schedule; 1 for

@@ -238,6 +238,8 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
   no_scale.loss_scale = 0;
   StepOptions schedule;
   schedule.schedule_factors["body"] = 0.5;
+  StepOptions too_fast;
+  too_fast.adamw_learning_rate = 1e300;
   StepOptions bad_schedule;
   bad_schedule.schedule_factors["body"] = nan;
   StepOptions unknown_schedule;
@@ -254,6 +256,8 @@ TEST_P(StepTransactionTest, StepOptionsThatDifferOnOneRankFailTheStepOnAll) {
            {no_scale, "rank 1 gave loss_scale out of range"},
            {schedule,
             "the schedule_factors[\"body\"] is not the same on all ranks"},
+           {too_fast,
+            "rank 1 gave parameter \"bias\" a learning rate that is too large"},
            {bad_schedule,
             "rank 1 gave schedule_factors[\"body\"] out of range"},
            {unknown_schedule,

@@ -25,6 +25,17 @@ Operation ControlAllReduce(std::vector<int64_t>& values, ReductionKind kind,
   return operation;
 }
 
+absl::Status CheckOptions(const std::vector<ParameterSpec>& specs,
+                          const std::vector<std::string>& schedules,
+                          const OptimizerOptions& options,
+                          const StepOptions& step) {
+  absl::Status s = Validate(step, schedules);
+  for (const ParameterSpec& spec : specs) {
+    if (s.ok()) s = CheckRates(spec, options, step);
+  }
+  return s;
+}
+
 }  // namespace
 
 Updater::Updater(Collective& world, const OptimizerOptions& options,
@@ -59,9 +70,10 @@ void Updater::Step(int64_t step, int32_t micro_batches,
   record->control.options = options;
   record->control.failure = reducer_.failure();
   record->control.absent = reducer_.absent();
-  record->options_status = Validate(options, control_vector_.schedules());
+  record->options_status =
+      CheckOptions(plan_.specs, control_vector_.schedules(), options_, options);
   if (!record->control.failure.has_value()) {
-    record->control.failure = control_vector_.Check(options);
+    record->control.failure = control_vector_.Check(options_, options);
   }
   record->equality_due = equality_due;
   record->reductions = reducer_.works();

@@ -141,6 +141,10 @@ absl::StatusOr<StepOutcome> UnshardedOptimizer::Step(
     const UnshardedStepInput& input) {
   const StepOptions& options = input.options;
   if (absl::Status s = Validate(options, schedules_); !s.ok()) return s;
+  for (const Parameter& parameter : parameters_) {
+    const absl::Status s = CheckRates(parameter.spec, options_, options);
+    if (!s.ok()) return s;
+  }
   absl::StatusOr<std::vector<Bytes>> reduced = Reduce(input.gradients);
   if (!reduced.ok()) return reduced.status();
 
@@ -204,14 +208,9 @@ UnshardedOptimizer::Reduce(const std::vector<LocalGradients>& gradients) const {
 UpdateFactors UnshardedOptimizer::FactorsOf(const ParameterSpec& spec,
                                             const StepOptions& options,
                                             double gradient_factor) const {
-  const bool muon = spec.rule == Rule::kMuon;
-  const double rate =
-      muon ? options.muon_learning_rate.value_or(options_.muon.learning_rate)
-           : options.adamw_learning_rate.value_or(options_.adamw.learning_rate);
-  const double decay =
-      muon ? options_.muon.weight_decay : options_.adamw.weight_decay;
-  return {.learning_rate = LearningRateOf(spec, rate, options),
-          .weight_decay = spec.weight_decay ? decay : 0,
+  const ParameterRates rates = RatesOf(spec, options_, options);
+  return {.learning_rate = rates.learning_rate,
+          .weight_decay = rates.weight_decay,
           .gradient_factor = gradient_factor};
 }
 

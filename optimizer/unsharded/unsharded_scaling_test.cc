@@ -150,6 +150,24 @@ TEST(UnshardedScalingTest, ASchedulesFactorActsOnItsParametersAlone) {
               StatusIs(absl::StatusCode::kInvalidArgument, "\"cold\""));
 }
 
+TEST(UnshardedScalingTest, ARateThatF32DoesNotHoldIsRefusedBeforeAnyUpdate) {
+  ParameterSpec vector = Vector("v", 1);
+  ParameterSpec fast = Vector("w", 1);
+  fast.schedule = "warm";
+  fast.learning_rate_scale = 1e30;
+  UnshardedOptimizer optimizer =
+      Make({vector, fast}, {{1}, {1}}, PlainOptions());
+  Input input;
+  for (int i = 0; i < 2; ++i) input.Add(DataType::kF32, {{1}});
+  // Each is a number that f32 holds.
+  input.step.options.schedule_factors["warm"] = 1e30;
+  EXPECT_THAT(optimizer.Step(input.step),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "parameter \"w\": want a learning rate of at most"));
+  EXPECT_THAT(ValueOf(optimizer, 0), ElementsAre(1));
+  EXPECT_EQ(optimizer.step_count(0), 0);
+}
+
 TEST(UnshardedScalingTest, MastersKeepWhatANarrowParameterCannot) {
   for (const DataType type : {DataType::kBF16, DataType::kF16}) {
     for (ParameterSpec wide : {Matrix("m", {6, 8}), Vector("v", 48)}) {
