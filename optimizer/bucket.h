@@ -114,6 +114,10 @@ struct RankLoad {
   int64_t state_bytes = 0;          // Momentum, moments and masters.
   int64_t scratch_bytes = 0;  // Workspace of its unit that needs the most.
   int64_t buffer_bytes = 0;   // Of gradients and of new parameters.
+  // What reductions in two levels hold until they end, if those of all buckets
+  // are in flight at once; they may be, and without overlap they are. Neither
+  // gathers nor all-reduces over replicas need any.
+  int64_t hierarchy_scratch_bytes = 0;
   // To reduce and to gather buckets, and to all-reduce own segments over
   // replicas, at the levels of the plan.
   int64_t reduce_bytes = 0;

@@ -46,7 +46,8 @@ struct PlanOptions {
   int64_t bucket_bytes_max = int64_t{25} << 20;
   // Buckets of one update part, at most. 0: the plan chooses.
   int32_t buckets_per_part = 0;  // >= 0
-  // Optimizer state and scratch of one rank, in bytes. 0: no cap.
+  // Optimizer state and Newton-Schulz workspace of one rank, in bytes. 0: no
+  // cap.
   int64_t rank_memory_bytes_max = 0;  // >= 0
   Hierarchy hierarchy = Hierarchy::kAuto;
 };

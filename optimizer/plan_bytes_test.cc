@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/data_type.h"
+#include "collectives/level_operations.h"
+#include "collectives/operation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "optimizer/group_set.h"
@@ -165,6 +167,57 @@ TEST(WireBytesTest, RandomPlansSendWhatLoopbackCounts) {
     }
   }
   EXPECT_GE(hierarchical, 5);
+}
+
+// What a hierarchy allocates on `rank` to reduce `bucket`.
+int64_t ScratchOf(const Plan& plan, const Bucket& bucket, Rank rank) {
+  const GroupLevels levels = plan.LevelsOfGroup(bucket.bucket_class, rank);
+  if (!levels.hierarchical()) return 0;
+  const std::vector<Rank> group = plan.GroupOf(bucket.bucket_class, rank);
+  const auto place = static_cast<int32_t>(
+      std::find(group.begin(), group.end(), rank) - group.begin());
+  const DataType type =
+      plan.classes[static_cast<size_t>(bucket.bucket_class)].gradient_dtype;
+  std::vector<std::byte> gradients(static_cast<size_t>(bucket.count) *
+                                   ByteWidth(type));
+  Operation reduce = {.kind = OperationKind::kReduceScatterV,
+                      .data_type = type,
+                      .reduction = Reduction::Sum(),
+                      .in = {gradients.data(), bucket.count, type}};
+  for (const Segment& segment : bucket.segments) {
+    reduce.in_counts.push_back(segment.count);
+  }
+  const Segment& own = bucket.segments[static_cast<size_t>(place)];
+  reduce.out = {
+      gradients.data() + static_cast<size_t>(own.offset) * ByteWidth(type),
+      own.count, type};
+  const HierarchicalOperation lowered =
+      ToLevels(reduce, {.hosts = levels.hosts,
+                        .lanes = levels.lanes,
+                        .host = place / levels.lanes,
+                        .lane = place % levels.lanes});
+  const ConstBuffer& between = lowered.sequence.back().operations.front().in;
+  EXPECT_EQ(between.data, lowered.scratch.get());
+  return between.count * static_cast<int64_t>(ByteWidth(type));
+}
+
+TEST(HierarchyScratchTest, IsWhatTheReductionsOfAllBucketsAllocate) {
+  int64_t all = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Plan plan = MakePlan(RandomPlanInputs(seed));
+    for (int32_t r = 0; r < plan.mesh.size(); ++r) {
+      int64_t want = 0;
+      for (const Bucket& bucket : plan.buckets) {
+        if (!plan.LivesOn(bucket.bucket_class, Rank{r})) continue;
+        want += ScratchOf(plan, bucket, Rank{r});
+      }
+      EXPECT_EQ(plan.rank_load[static_cast<size_t>(r)].hierarchy_scratch_bytes,
+                want)
+          << "seed " << seed << ", rank " << r;
+      all += want;
+    }
+  }
+  EXPECT_GT(all, 0);
 }
 
 // Six parameters of all roles over two kinds of axes: data (dp, rp) and pp.

@@ -223,19 +223,22 @@ void AppendRanks(const Plan& plan, double flops_of_all, bool all,
       all ? ranks.size() : std::min(ranks.size(), kListedRanksMax);
   ranks.resize(listed);
   std::sort(ranks.begin(), ranks.end());
-  absl::StrAppendFormat(out, "\n%6s %12s %8s %10s %10s %10s %10s %10s %10s\n",
-                        "rank", "NS GFLOP", "share %", "state MiB", "buffers",
-                        "scratch", "reduce", "gather", "replicate");
+  absl::StrAppendFormat(
+      out, "\n%6s %12s %8s %10s %10s %10s %18s %10s %10s %10s\n", "rank",
+      "NS GFLOP", "share %", "state MiB", "buffers", "NS scratch",
+      "hierarchy scratch", "reduce", "gather", "replicate");
   for (const size_t rank : ranks) {
     const RankLoad& load = plan.rank_load[rank];
     const double flops = static_cast<double>(load.newton_schulz_flops);
     absl::StrAppendFormat(
-        out, "%6d %12.6g %8.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n",
+        out,
+        "%6d %12.6g %8.3f %10.3f %10.3f %10.3f %18.3f %10.3f %10.3f %10.3f\n",
         rank, Gigaflops(flops),
         flops_of_all > 0 ? 100 * flops / flops_of_all : 0.0,
         Mebibytes(load.state_bytes), Mebibytes(load.buffer_bytes),
-        Mebibytes(load.scratch_bytes), Mebibytes(load.reduce_bytes),
-        Mebibytes(load.gather_bytes), Mebibytes(load.replicate_bytes));
+        Mebibytes(load.scratch_bytes), Mebibytes(load.hierarchy_scratch_bytes),
+        Mebibytes(load.reduce_bytes), Mebibytes(load.gather_bytes),
+        Mebibytes(load.replicate_bytes));
   }
   if (listed < plan.rank_load.size()) {
     absl::StrAppend(out, "The ", listed, " heaviest of ", plan.rank_load.size(),

@@ -61,6 +61,7 @@ TEST(PlanReportTest, ReportShowsRolesLevelsAndWhatTravels) {
   EXPECT_THAT(report, HasSubstr("shards          3  two: 2 hosts of 2 ranks"));
   EXPECT_THAT(report, HasSubstr("replicas        4  one: "));
   EXPECT_THAT(report, HasSubstr("flat, direct"));
+  EXPECT_THAT(report, HasSubstr("hierarchy scratch"));
   EXPECT_THAT(report, Not(HasSubstr("owned by rank")));
 }
 

@@ -85,6 +85,10 @@ class GroupWire {
     return {.sent = (total_ - of_lane) + (of_lane - counts_[i]),
             .across_hosts = of_lane - counts_[i]};
   }
+  // Between the levels.
+  int64_t ReduceScratch(size_t i) const {
+    return levels_.hierarchical() ? of_lane_[LaneOf(i)] : 0;
+  }
   WireBytes PlannedGather(size_t i) const {
     if (!levels_.hierarchical()) return DirectGather(i);
     const int64_t across = (levels_.hosts - 1) * counts_[i];
@@ -142,6 +146,7 @@ class ClassWire {
         RankLoad& load = LoadOf(group[i]);
         const WireBytes reduce = wire.PlannedReduce(i);
         const WireBytes gather = wire.PlannedGather(i);
+        load.hierarchy_scratch_bytes += gradient_bytes_ * wire.ReduceScratch(i);
         load.reduce_bytes += gradient_bytes_ * reduce.sent;
         load.gather_bytes += parameter_bytes_ * gather.sent;
         AddTimes(gradient_bytes_, reduce, load.planned);

@@ -1,4 +1,4 @@
-// What the ranks of a plan send in one step.
+// What the ranks of a plan send in one step, and what they hold on the way.
 //
 // In this file
 //   P         elements of a bucket, of which the segment of rank r has P_r
@@ -13,6 +13,8 @@
 //   hierarchical  s (P - S_l) in the host,    s (H - 1) P_hl between hosts,
 //                 s (S_l - P_hl) between      s (L - 1) S_l in the host
 //
+// To reduce a bucket in two levels takes scratch of s S_l.
+//
 // An all-reduce of n elements is a reduction and a gathering of even shares of
 // them; where it is hierarchical, of even shares over the hosts of those over
 // the lanes. Where the plugin's algorithms are direct, its counters show the
@@ -25,7 +27,8 @@
 
 namespace muonshard {
 
-// Sets the bytes sent in `rank_load` of `plan`, whose buckets are complete.
+// Sets the bytes sent and `hierarchy_scratch_bytes` in `rank_load` of `plan`,
+// whose buckets are complete.
 void MeasureWire(Plan& plan);
 
 }  // namespace muonshard
