@@ -1,15 +1,19 @@
 #include "collectives/hierarchical_collective.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "collectives/call_order.h"
 #include "collectives/capabilities.h"
 #include "collectives/level_operations.h"
+#include "collectives/runtime/runtime.h"
 
 namespace muonshard {
 namespace {
@@ -24,13 +28,13 @@ class HierarchicalCollective final : public Collective {
                                         levels.lane_level->capabilities())),
         place_(PlaceIn(levels)),
         levels_(std::make_shared<const HierarchyLevels>(std::move(levels))),
-        // A call that outlives this object breaks nothing: its levels have
-        // been left.
+        breaker_(std::make_shared<Breaker>(levels_)),
         order_(std::make_shared<CallOrder>(
-            [levels = std::weak_ptr<const HierarchyLevels>(levels_)](
-                const absl::Status& error) {
-              if (const auto live = levels.lock()) BreakAll(*live, error);
+            [breaker = breaker_](const absl::Status& error) {
+              breaker->Break(error);
             })) {}
+
+  ~HierarchicalCollective() override { breaker_->Leave(); }
 
   absl::StatusOr<std::unique_ptr<Collective>> Split(
       int32_t color, int32_t key, absl::string_view name,
@@ -60,6 +64,56 @@ class HierarchicalCollective final : public Collective {
   absl::StatusOr<CollectiveCounters> Counters() const override;
 
  private:
+  // Breaks the levels when a part of a call ends with an error, which a plugin
+  // tells in a task of its own, maybe while this collective is destroyed. A
+  // call that outlives the collective breaks nothing.
+  class Breaker {
+   public:
+    explicit Breaker(std::shared_ptr<const HierarchyLevels> levels)
+        : runtime_(levels->whole->runtime()),
+          mutex_(runtime_.NewMutex()),
+          ended_(runtime_.NewCondition()),
+          levels_(std::move(levels)) {}
+
+    void Break(const absl::Status& error) {
+      const uint64_t task = runtime_.CurrentTaskId();
+      std::shared_ptr<const HierarchyLevels> levels;
+      {
+        const MutexLock lock(*mutex_);
+        if (levels_ == nullptr) return;
+        levels = levels_;
+        tasks_.push_back(task);
+      }
+      // Ends other parts of calls, which come here again, and whose callbacks
+      // may destroy the collective.
+      BreakAll(*levels, error);
+      levels.reset();
+      const MutexLock lock(*mutex_);
+      tasks_.erase(std::find(tasks_.begin(), tasks_.end(), task));
+      ended_->NotifyAll();
+    }
+
+    // Waits until no other task holds the levels, so that they are freed by the
+    // one that destroys the collective and not by a task of a plugin.
+    void Leave() {
+      const uint64_t task = runtime_.CurrentTaskId();
+      const MutexLock lock(*mutex_);
+      levels_ = nullptr;
+      while (std::any_of(tasks_.begin(), tasks_.end(),
+                         [task](uint64_t other) { return other != task; })) {
+        ended_->Wait(*mutex_, absl::InfiniteFuture());
+      }
+    }
+
+   private:
+    Runtime& runtime_;
+    const std::unique_ptr<Mutex> mutex_;
+    const std::unique_ptr<Condition> ended_;
+    // Guarded by mutex_.
+    std::shared_ptr<const HierarchyLevels> levels_;  // Null: left.
+    std::vector<uint64_t> tasks_;  // That are breaking, once for each call.
+  };
+
   static HostAndLane PlaceIn(const HierarchyLevels& levels) {
     return {.hosts = levels.lane_level->size(),
             .lanes = levels.host_level->size(),
@@ -85,6 +139,7 @@ class HierarchicalCollective final : public Collective {
 
   const HostAndLane place_;
   const std::shared_ptr<const HierarchyLevels> levels_;
+  const std::shared_ptr<Breaker> breaker_;
   const std::shared_ptr<CallOrder> order_;
 };
 

@@ -28,6 +28,8 @@
 // Memory       A ReduceScatterV holds, until it ends, scratch for the segments
 //              of its lane: the sum of P_(h * L + l) over all h. The others
 //              need none.
+//              Its levels are freed by the task that destroys it, which waits
+//              for others that are breaking them.
 // Numerics     Canonical per level: lanes in order, then hosts in order, with
 //              one rounding per level. A scale s is applied once, by the last
 //              level, but for f16 and bf16, where the host level scales by 1/L

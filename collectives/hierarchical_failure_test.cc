@@ -3,17 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "collectives/hierarchical_collective.h"
 #include "collectives/plugin.h"
 #include "collectives/runtime/event.h"
+#include "collectives/runtime/runtime.h"
 #include "collectives/testing/hierarchy_bucket.h"
 #include "collectives/testing/hierarchy_test.h"
 #include "testing/status_matchers.h"
@@ -25,6 +31,90 @@ using ::testing::AllOf;
 using ::testing::Each;
 
 class HierarchicalFailureTest : public HierarchyTest {};
+
+// What two tasks do with one level: the one that breaks it, and the one that
+// drops the hierarchy meanwhile.
+struct Meeting {
+  explicit Meeting(Runtime& runtime) : breaking(runtime) {}
+  EventSource breaking;
+  std::atomic<bool> dropped = false;
+  std::atomic<uint64_t> freed_by = 0;  // A task.
+};
+
+// A group that stays in its first Abort until it has been dropped, or for so
+// long that it could have been.
+class SlowToAbort final : public Collective {
+ public:
+  SlowToAbort(std::unique_ptr<Collective> group, Meeting& meeting)
+      : Collective(group->runtime(), group->rank(), group->size(),
+                   group->name(), group->capabilities()),
+        group_(std::move(group)),
+        meeting_(meeting) {}
+  ~SlowToAbort() override { meeting_.freed_by = runtime().CurrentTaskId(); }
+
+  absl::StatusOr<std::unique_ptr<Collective>> Split(
+      int32_t color, int32_t key, absl::string_view name,
+      absl::Time deadline) override {
+    return group_->Split(color, key, name, deadline);
+  }
+  void Abort(const absl::Status& reason) override {
+    group_->Abort(reason);
+    if (meeting_.breaking.event().done()) return;
+    meeting_.breaking.Complete(absl::OkStatus());
+    constexpr int kYieldsMax = 1000;
+    for (int i = 0; i < kYieldsMax && !meeting_.dropped; ++i) runtime().Yield();
+  }
+  absl::Status Health() const override { return group_->Health(); }
+  absl::StatusOr<CollectiveCounters> Counters() const override {
+    return group_->Counters();
+  }
+
+ private:
+  absl::StatusOr<LoweredCall> Lower(Operation operation) override {
+    return LowerWith(*group_, std::move(operation));
+  }
+
+  const std::unique_ptr<Collective> group_;
+  Meeting& meeting_;
+};
+
+TEST_P(HierarchicalFailureTest, LevelsAreFreedByTheTaskThatDropsTheHierarchy) {
+  const std::function<absl::Status(RankContext&)> program =
+      [](RankContext& context) -> absl::Status {
+    Meeting meeting(context.runtime);
+    const auto alone = [&](std::string name) {
+      return *context.plugin.NewGroup({.name = std::move(name)});
+    };
+    auto hierarchy = NewHierarchicalCollective(
+        {.whole = std::make_unique<SlowToAbort>(alone("whole"), meeting),
+         .host_level = alone("host"),
+         .lane_level = alone("lane")});
+    if (!hierarchy.ok()) return hierarchy.status();
+    std::vector<int64_t> values(3, 1);
+    EventSource producer(context.runtime);
+    const absl::StatusOr<Work> work =
+        (*hierarchy)
+            ->AllReduce(ConstBuffer::Of<int64_t>(values),
+                        MutableBuffer::Of<int64_t>(values), Reduction::Sum(),
+                        {.ready = {producer.event()}});
+    if (!work.ok()) return work.status();
+    const std::unique_ptr<Task> task = context.runtime.Start(
+        "producer", TaskKind::kProgram,
+        [&producer] { producer.Complete(absl::DataLossError("flipped bit")); });
+    absl::Status s =
+        meeting.breaking.event().Wait(GuardDeadline(context.runtime));
+    hierarchy->reset();
+    // What is freed by the other task is freed after this.
+    const uint64_t freed_by = meeting.freed_by;
+    meeting.dropped = true;
+    task->Join();
+    EXPECT_EQ(freed_by, context.runtime.CurrentTaskId());
+    return s;
+  };
+  const auto results =
+      RunOnRanks({.runtime = GetParam(), .size = 1}, program).results;
+  EXPECT_THAT(results, Each(IsOk()));
+}
 
 TEST_P(HierarchicalFailureTest,
        AnAbsentRankIsADeadlineOnAllOthersAndForItself) {

@@ -325,7 +325,9 @@ typedef struct muonshard_plugin_table {
    * is no error. Does not block; idempotent; any task. */
   void (*comm_abort)(muonshard_comm comm, const muonshard_status* why);
   /* Local. Works that have not ended end with MUONSHARD_E_ABORTED, here and on
-   * the other ranks. Handles of works stay valid until work_free. */
+   * the other ranks. Handles of works stay valid until work_free. May
+   * come in a function given to work_then, and so in a task of the plugin's: it
+   * does not wait for that function to return. */
   void (*comm_free)(muonshard_comm comm);
   muonshard_code (*comm_counters)(muonshard_comm comm,
                                   muonshard_counters* counters,

@@ -230,31 +230,6 @@ TEST_P(LoopbackTest, ALongChainOfProducersTakesNoStack) {
   EXPECT_THAT(results, Each(IsOk()));
 }
 
-TEST_P(LoopbackTest, AGroupMayBeDroppedByTheCallbackOfItsLastOperation) {
-  const auto results = Run(2, [](RankContext& context) -> absl::Status {
-    auto group = NewGroup(context, context.plugin, 2, "brief",
-                          GuardDeadline(context.runtime));
-    if (!group.ok()) return group.status();
-    EventSource producer(context.runtime);
-    EventSource dropped(context.runtime);
-    {
-      const auto work =
-          (*group)->Barrier({.ready = {producer.event()},
-                             .deadline = GuardDeadline(context.runtime)});
-      if (!work.ok()) return work.status();
-      work->event().Then([held = *std::move(group),
-                          &dropped](const absl::Status& status) mutable {
-        held.reset();
-        dropped.Complete(status);
-      });
-    }
-    producer.Complete(absl::OkStatus());
-    return dropped.event().Wait(GuardDeadline(context.runtime));
-  });
-  // The other rank may have left before this one's handle was dropped.
-  EXPECT_THAT(results, Each(IsOk()));
-}
-
 INSTANTIATE_TEST_SUITE_P(Runtimes, LoopbackTest,
                          ::testing::ValuesIn(BothRuntimes(8)), RuntimeCaseName);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/work.h"
@@ -51,6 +52,53 @@ TEST_P(CollectiveConformance, AnEventCallsBackOnceWhenItsWorkEnds) {
   });
   EXPECT_THAT(results, Each(IsOk()));
   EXPECT_THAT(calls, Each(1));
+}
+
+// One call of all ranks in `group`, which its callback drops.
+absl::Status DropInCallback(Collective& world,
+                            std::unique_ptr<Collective> group,
+                            absl::Status produced) {
+  Runtime& runtime = world.runtime();
+  std::vector<float> buffer(12, 1);
+  EventSource producer(runtime);
+  EventSource dropped(runtime);
+  {
+    const absl::StatusOr<Work> work = group->AllReduce(
+        ConstBuffer::Of<float>(buffer), MutableBuffer::Of<float>(buffer),
+        Reduction::Sum(),
+        {.ready = {producer.event()}, .deadline = GuardDeadline(runtime)});
+    if (!work.ok()) return work.status();
+    // Peers that have dropped theirs may have ended the call.
+    work->event().Then(
+        [held = std::move(group), &dropped](const absl::Status&) mutable {
+          held.reset();
+          dropped.Complete(absl::OkStatus());
+        });
+  }
+  // A rank that fails breaks the group for those that still have to call.
+  absl::Status s = Finish(world, world.Barrier());
+  producer.Complete(std::move(produced));
+  s.Update(dropped.event().Wait(GuardDeadline(runtime)));
+  return s;
+}
+
+TEST_P(CollectiveConformance, AGroupMayBeDroppedByTheCallbackOfItsLastCall) {
+  const auto results = OnEveryRank([&](RankContext& context) -> absl::Status {
+    auto group = NewSecondGroup(context);
+    if (!group.ok()) return group.status();
+    return DropInCallback(*context.world, *std::move(group), absl::OkStatus());
+  });
+  EXPECT_THAT(results, Each(IsOk()));
+}
+
+TEST_P(CollectiveConformance, AGroupMayBeDroppedByTheCallbackOfAFailedCall) {
+  const auto results = OnEveryRank([&](RankContext& context) -> absl::Status {
+    auto group = NewSecondGroup(context);
+    if (!group.ok()) return group.status();
+    return DropInCallback(*context.world, *std::move(group),
+                          absl::DataLossError("flipped bit"));
+  });
+  EXPECT_THAT(results, Each(IsOk()));
 }
 
 TEST_P(CollectiveConformance, SeveralTasksMayWaitForOneWork) {
