@@ -9,6 +9,7 @@
 #include "optimizer/compute/convert.h"
 #include "optimizer/muon_options.h"
 #include "optimizer/unsharded/gradient_places.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard::testing {
 namespace {
@@ -58,12 +59,6 @@ ReferenceOptimizer MakeOptimizer(const ShardedCase& sharded, const Mesh& mesh,
                             std::move(divisors), std::move(values));
 }
 
-double UnitRoundoff(DataType type) {
-  if (type == DataType::kBF16) return std::ldexp(1.0, -8);
-  if (type == DataType::kF16) return std::ldexp(1.0, -11);
-  return std::ldexp(1.0, -24);
-}
-
 // Some 32 roundings of f32 stand before the iteration (fold, unscaling, clip,
 // momentum, norm; sums of momentum may cancel to a half), and as many in each
 // of its steps. It multiplies what is relative to a norm of 1 by at most the
@@ -80,15 +75,14 @@ double MuonBound(const MuonOptions& muon, const ParameterSpec& spec) {
   }
   // Of sqrt(fan_out / fan_in) and of 0.2 sqrt(max(fan_out, fan_in)).
   const double scale = std::sqrt(std::max(rows, cols));
-  return 32 * UnitRoundoff(DataType::kF32) * amplification * scale *
-         std::sqrt(matrices) * muon.learning_rate * spec.learning_rate_scale;
+  return 32 * kF32Roundoff * amplification * scale * std::sqrt(matrices) *
+         muon.learning_rate * spec.learning_rate_scale;
 }
 
 // Both moments are sums of few terms, none larger than twice the root of the
 // second moment, which divides.
 double AdamWBound(const AdamWOptions& adamw, const ParameterSpec& spec) {
-  return 32 * UnitRoundoff(DataType::kF32) * adamw.learning_rate *
-         spec.learning_rate_scale *
+  return 32 * kF32Roundoff * adamw.learning_rate * spec.learning_rate_scale *
          std::sqrt(static_cast<double>(ElementCount(spec)));
 }
 
@@ -150,8 +144,7 @@ double ReferenceBound(const ShardedCase& sharded, const ParameterSpec& spec) {
   const double root = std::sqrt(static_cast<double>(ElementCount(spec)));
   const double type_roundings =
       sharded.options.master_weights ? 1 : sharded.steps;
-  return sharded.steps *
-             (step + 4 * UnitRoundoff(DataType::kF32) * largest * root) +
+  return sharded.steps * (step + 4 * kF32Roundoff * largest * root) +
          type_roundings * UnitRoundoff(spec.dtype) * largest * root;
 }
 

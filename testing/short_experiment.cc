@@ -14,6 +14,7 @@
 #include "testing/known_spectra.h"
 #include "testing/reference_optimizer.h"
 #include "testing/status_matchers.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard::testing {
 namespace {
@@ -31,14 +32,6 @@ std::vector<double> Gradient(const ParameterSpec& spec, size_t p, int step) {
 
 std::vector<float> Floats(const std::vector<double>& values) {
   return {values.begin(), values.end()};
-}
-
-// The unit roundoff of what Newton-Schulz computes in. f64's input and output
-// are f32 all the same.
-double RoundoffOf(DataType type) {
-  if (type == DataType::kBF16) return std::ldexp(1.0, -8);
-  if (type == DataType::kF16) return std::ldexp(1.0, -11);
-  return std::ldexp(1.0, -24);
 }
 
 }  // namespace
@@ -138,7 +131,7 @@ double LargestDistance(const Values& a, const Values& b) {
 double Bound(const Experiment& experiment, size_t p) {
   const ParameterSpec& spec = experiment.specs[p];
   const OptimizerOptions& options = experiment.options;
-  const double u = std::ldexp(1.0, -24);
+  const double u = kF32Roundoff;
   const double count = static_cast<double>(ElementCount(spec));
   const double weights = 4 * 2 * u * std::sqrt(count);
   if (spec.rule == Rule::kAdamW) {
@@ -147,7 +140,8 @@ double Bound(const Experiment& experiment, size_t p) {
            (weights + 32 * u * rate / options.adamw.epsilon * std::sqrt(count));
   }
   const MuonOptions& muon = options.muon;
-  double error = 16 * RoundoffOf(muon.newton_schulz_dtype) *
+  // Input and output of f64 are f32 all the same.
+  double error = 16 * std::max(u, UnitRoundoff(muon.newton_schulz_dtype)) *
                  std::sqrt(std::min(spec.shape[0], spec.shape[1]));
   for (const NewtonSchulzCoefficients& step : StepCoefficients(muon)) {
     error *= step.a;

@@ -7,14 +7,15 @@
 
 #include "optimizer/compute/convert.h"
 #include "optimizer/compute/update.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using testing::kF32Roundoff;
+using testing::UnitRoundoff;
 
-// f32's unit roundoff.
-const double kRoundoff = std::ldexp(1.0, -24);
+using Bytes = std::vector<std::byte>;
 
 std::vector<float> Wave(size_t count, double frequency) {
   std::vector<float> values(count);
@@ -81,10 +82,9 @@ void CheckAgainstFormula(AdamWCase test) {
       Rounded(test.parameter_dtype, test.parameter);
   const AdamWCase before = test;
   const std::vector<float> result = Update(test, {1000});
-  const double type_roundoff =
-      test.parameter_dtype == DataType::kF32
-          ? 0
-          : std::ldexp(1.0, test.parameter_dtype == DataType::kF16 ? -11 : -8);
+  const double type_roundoff = test.parameter_dtype == DataType::kF32
+                                   ? 0
+                                   : UnitRoundoff(test.parameter_dtype);
   const auto [rate, decay, clip, step] = test.factors;
   const double t = static_cast<double>(step);
   for (size_t i = 0; i < gradient.size(); ++i) {
@@ -101,14 +101,15 @@ void CheckAgainstFormula(AdamWCase test) {
         double{parameter[i]} * (1 - rate * decay) - step_size;
     // A few roundings of the moments, and of the step's own size. The first
     // moment is a difference of values up to 1, so its error is absolute.
-    const double moment_error = 4 * kRoundoff;
+    const double moment_error = 4 * kF32Roundoff;
     const double step_error =
-        16 * kRoundoff * std::abs(step_size) +
+        16 * kF32Roundoff * std::abs(step_size) +
         (m == 0 ? 0 : std::abs(step_size / m) * moment_error);
     EXPECT_NEAR(double{test.first[i]}, m, moment_error) << i;
     EXPECT_NEAR(double{test.second[i]}, v, moment_error * v) << i;
-    EXPECT_NEAR(double{result[i]}, expected,
-                step_error + 4 * kRoundoff + type_roundoff * std::abs(expected))
+    EXPECT_NEAR(
+        double{result[i]}, expected,
+        step_error + 4 * kF32Roundoff + type_roundoff * std::abs(expected))
         << i;
   }
 }
@@ -187,7 +188,7 @@ TEST(AdamWUpdateTest, TinyAndHugeGradientsFollowTheFormula) {
       // The squares of tiny gradients vanish in f32, and beside epsilon.
       const double want =
           -0.5 * g / (std::abs(g) + double{test.options.epsilon});
-      EXPECT_NEAR(double{result[i]}, want, 16 * kRoundoff * std::abs(want));
+      EXPECT_NEAR(double{result[i]}, want, 16 * kF32Roundoff * std::abs(want));
     }
   }
 }

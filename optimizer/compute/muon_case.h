@@ -17,9 +17,6 @@ namespace muonshard {
 
 using Bytes = std::vector<std::byte>;
 
-// f32's unit roundoff.
-inline const double kRoundoff = std::ldexp(1.0, -24);
-
 inline std::vector<float> Wave(size_t count, double frequency) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {

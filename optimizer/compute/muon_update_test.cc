@@ -7,9 +7,13 @@
 
 #include "optimizer/compute/muon_case.h"
 #include "optimizer/compute/newton_schulz.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard {
 namespace {
+
+using testing::kF32Roundoff;
+using testing::UnitRoundoff;
 
 // The header's formulas in fp64, for one block and an iteration that only
 // normalizes; `scale` is the factor that the rule gives.
@@ -33,19 +37,18 @@ void CheckAgainstFormula(MuonCase test, double scale) {
   const double lr = test.factors.learning_rate;
   const std::vector<float> result = Update(test);
   // A handful of roundings of values up to 1 for f32; one of the type besides.
-  const double type_roundoff =
-      test.parameter_dtype == DataType::kF32
-          ? 0
-          : std::ldexp(1.0, test.parameter_dtype == DataType::kF16 ? -11 : -8);
+  const double type_roundoff = test.parameter_dtype == DataType::kF32
+                                   ? 0
+                                   : UnitRoundoff(test.parameter_dtype);
   for (size_t i = 0; i < gradient.size(); ++i) {
     const double expected =
         double{parameter[i]} * (1 - lr * test.factors.weight_decay) -
         lr * scale * direction[i] / norm;
-    EXPECT_NEAR(
-        double{result[i]}, expected,
-        16 * kRoundoff * (1 + lr * scale) + type_roundoff * std::abs(expected))
+    EXPECT_NEAR(double{result[i]}, expected,
+                16 * kF32Roundoff * (1 + lr * scale) +
+                    type_roundoff * std::abs(expected))
         << i;
-    EXPECT_NEAR(double{test.momentum[i]}, momentum[i], 4 * kRoundoff) << i;
+    EXPECT_NEAR(double{test.momentum[i]}, momentum[i], 4 * kF32Roundoff) << i;
   }
 }
 

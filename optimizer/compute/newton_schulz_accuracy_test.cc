@@ -25,6 +25,7 @@
 #include "optimizer/muon_options.h"
 #include "testing/known_spectra.h"
 #include "testing/reference_optimizer.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard {
 namespace {
@@ -37,6 +38,7 @@ using testing::ReferenceNewtonSchulz;
 using testing::RelativeDifference;
 using testing::SingularVectors;
 using testing::SpectralNormBound;
+using testing::UnitRoundoff;
 
 constexpr NewtonSchulzIteration kIterations[] = {
     NewtonSchulzIteration::kStandard, NewtonSchulzIteration::kGram};
@@ -45,19 +47,6 @@ struct Shape {
   int64_t rows;
   int64_t cols;
 };
-
-double UnitRoundoff(DataType dtype) {
-  switch (dtype) {
-    case DataType::kF64:
-      return std::ldexp(1.0, -53);
-    case DataType::kF32:
-      return std::ldexp(1.0, -24);
-    case DataType::kF16:
-      return std::ldexp(1.0, -11);
-    default:
-      return std::ldexp(1.0, -8);
-  }
-}
 
 double FixedLimit(DataType dtype, NewtonSchulzIteration iteration) {
   switch (dtype) {

@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "testing/unit_roundoff.h"
+
 namespace muonshard {
 namespace {
 
-// f32's unit roundoff.
-const double kRoundoff = std::ldexp(1.0, -24);
+using testing::kF32Roundoff;
 
 // Rows and columns of very different sizes, some of them zero.
 std::vector<float> Uneven(int64_t rows, int64_t cols) {
@@ -67,7 +68,7 @@ void CheckAgainstFormula(int64_t rows, int64_t cols, double beta2,
     const double moment = beta2 * double{old_moments[static_cast<size_t>(i)]} +
                           (1 - beta2) * mean;
     EXPECT_NEAR(double{moments[static_cast<size_t>(i)]}, moment,
-                2 * kRoundoff * moment);
+                2 * kF32Roundoff * moment);
     for (int64_t j = 0; j < cols; ++j) {
       divided.push_back(double{before[static_cast<size_t>(i * cols + j)]} /
                         (std::sqrt(moment) + epsilon));
@@ -78,7 +79,8 @@ void CheckAgainstFormula(int64_t rows, int64_t cols, double beta2,
   for (size_t i = 0; i < matrix.size(); ++i) {
     // The moment, the factor and the product are rounded once each.
     const double want = divided[i] * ratio;
-    EXPECT_NEAR(double{matrix[i]}, want, 4 * kRoundoff * std::abs(want)) << i;
+    EXPECT_NEAR(double{matrix[i]}, want, 4 * kF32Roundoff * std::abs(want))
+        << i;
   }
 }
 
@@ -98,7 +100,7 @@ TEST(RowNormalizationTest, AFirstStepMakesRowsOfOneSize) {
   const double size = std::sqrt(2525.0 / 2);
   for (size_t i = 0; i < 4; ++i) {
     const double want = size * (i % 2 == 0 ? 0.6 : 0.8);
-    EXPECT_NEAR(double{matrix[i]}, want, 4 * kRoundoff * want);
+    EXPECT_NEAR(double{matrix[i]}, want, 4 * kF32Roundoff * want);
   }
 }
 
@@ -110,7 +112,7 @@ TEST(RowNormalizationTest, TheNormIsKept) {
     NormalizeRows({.matrix = matrix, .rows = 40, .cols = 30}, 0.95, 1e-7,
                   moments);
   }
-  EXPECT_NEAR(Norm(matrix), before, 3 * 4 * kRoundoff * before);
+  EXPECT_NEAR(Norm(matrix), before, 3 * 4 * kF32Roundoff * before);
 }
 
 TEST(RowNormalizationTest, NeuronsAreColumnsWhereFanOutIsDimensionOne) {
@@ -136,7 +138,7 @@ TEST(RowNormalizationTest, ANeuronOfZerosStaysZeroForAnyEpsilon) {
     std::vector<float> moments = {0, 0};
     NormalizeRows({.matrix = matrix, .rows = 2, .cols = 2}, 0.95, epsilon,
                   moments);
-    EXPECT_NEAR(Norm(matrix), 5, 5 * 4 * kRoundoff) << epsilon;
+    EXPECT_NEAR(Norm(matrix), 5, 5 * 4 * kF32Roundoff) << epsilon;
     EXPECT_EQ(matrix[2], 0) << epsilon;
     EXPECT_EQ(matrix[3], 0) << epsilon;
   }

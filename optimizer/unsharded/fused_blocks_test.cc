@@ -17,6 +17,7 @@
 #include "optimizer/unsharded/unsharded_optimizer.h"
 #include "testing/known_spectra.h"
 #include "testing/status_matchers.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard {
 namespace {
@@ -232,7 +233,8 @@ TEST(FusedBlocksTest, AFusedParameterIsUpdatedAsItsMatricesAre) {
           for (size_t step = 0; step < kSteps; ++step) {
             // The same squares, in sums of 128 that are cut elsewhere.
             EXPECT_NEAR(whole.norms[step], parts.norms[step],
-                        128 * std::ldexp(1.0, -53) * parts.norms[step]);
+                        128 * testing::UnitRoundoff(DataType::kF64) *
+                            parts.norms[step]);
           }
         }
       }
@@ -302,9 +304,10 @@ TEST(FusedBlocksTest, PaddingChangesNothingAndKeepsItsBits) {
         EXPECT_EQ(BlocksOf(wide.spec, trained.values[0]),
                   BlocksOf(narrow.spec, expected.values[0]));
         for (size_t step = 0; step < kSteps; ++step) {
-          EXPECT_NEAR(
-              trained.norms[step], expected.norms[step],
-              by_row ? 0 : 128 * std::ldexp(1.0, -53) * expected.norms[step]);
+          EXPECT_NEAR(trained.norms[step], expected.norms[step],
+                      by_row ? 0
+                             : 128 * testing::UnitRoundoff(DataType::kF64) *
+                                   expected.norms[step]);
         }
         // What lies between the new blocks is what lay there.
         Weights after = narrow;

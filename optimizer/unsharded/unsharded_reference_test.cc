@@ -10,6 +10,7 @@
 #include "testing/known_spectra.h"
 #include "testing/reference_optimizer.h"
 #include "testing/status_matchers.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard {
 namespace {
@@ -78,7 +79,7 @@ std::vector<ParameterSpec> SpecsOfEveryKind() {
 // epsilon.
 double DifferenceBound(const ParameterSpec& spec,
                        const OptimizerOptions& options, int steps) {
-  const double u = std::ldexp(1.0, -24);
+  const double u = testing::kF32Roundoff;
   const double count = static_cast<double>(ElementCount(spec));
   // The weights themselves are rounded a few times a step.
   const double weights = 4 * u * std::sqrt(count) * 2;
@@ -144,7 +145,7 @@ void CompareWithReference(OptimizerOptions options, double clip_norm) {
     ASSERT_THAT(expected, IsOk());
     EXPECT_TRUE(outcome->updated);
     EXPECT_NEAR(outcome->gradient_norm, expected->gradient_norm,
-                8 * std::ldexp(1.0, -24) * expected->gradient_norm);
+                8 * testing::kF32Roundoff * expected->gradient_norm);
     EXPECT_EQ(outcome->clip_factor<1, clip_norm> 0);
   }
   for (size_t i = 0; i < specs.size(); ++i) {

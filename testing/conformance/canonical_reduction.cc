@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "testing/conformance/element_codec.h"
+#include "testing/unit_roundoff.h"
 
 namespace muonshard::testing {
 namespace {
@@ -88,25 +89,6 @@ Elements FoldOfFolds(std::span<const Elements> contributions,
         CanonicalReduction(contributions.subspan(begin, lanes), of_lanes));
   }
   return CanonicalReduction(hosts, of_hosts);
-}
-
-// Half the distance between 1 and the next value of the type.
-double UnitRoundoff(DataType type) {
-  switch (type) {
-    case DataType::kBF16:
-      return 0x1p-8;
-    case DataType::kF16:
-      return 0x1p-11;
-    case DataType::kF32:
-      return 0x1p-24;
-    case DataType::kF64:
-      return 0x1p-53;
-    case DataType::kI32:
-    case DataType::kI64:
-    case DataType::kU8:
-      return 0;
-  }
-  return 0;
 }
 
 }  // namespace

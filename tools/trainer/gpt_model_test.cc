@@ -19,6 +19,7 @@
 
 #include "collectives/data_type.h"
 #include "optimizer/compute/convert.h"
+#include "testing/unit_roundoff.h"
 #include "tools/trainer/model_placement.h"
 
 namespace muonshard {
@@ -254,11 +255,6 @@ TEST(GptModelTest, AWrongBatchOrWrongFirstValuesAreRefused) {
               HasSubstr("width"));
 }
 
-// Of 11 significant bits for f16, of 8 for bf16.
-double RoundOffOf(DataType type) {
-  return type == DataType::kF16 ? 0x1p-11 : 0x1p-8;
-}
-
 class GptPrecisionTest : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(GptPrecisionTest, GradientsAreThoseOfF32RoundedAndSumsAreRoundedAgain) {
@@ -307,7 +303,7 @@ TEST_P(GptPrecisionTest, TheLossIsNearThatOfF32) {
   const auto wide = TinyModel()->Loss(TinyBatch());
   ASSERT_TRUE(loss.ok() && wide.ok());
   // Logits are below 1 here, and each is a sum of products of two roundings.
-  EXPECT_NEAR(*loss, *wide, 4 * RoundOffOf(GetParam()));
+  EXPECT_NEAR(*loss, *wide, 4 * testing::UnitRoundoff(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Narrow, GptPrecisionTest,
