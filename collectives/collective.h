@@ -11,7 +11,7 @@
 //              and run beside later operations: what must come after one has
 //              it in `ready`. Groups do not order one another.
 // Threads      Calls on one object do not overlap, but for `Abort`, which may
-//              come at any time from any task. A Work's callback may destroy it.
+//              come at any time from any task. A Work's callback may drop it.
 // Memory       Buffers belong to the returned Work until it ends. An input may
 //              equal its output exactly where a method says so; they never
 //              overlap in part.

@@ -263,10 +263,7 @@ TEST_P(ScaledStepTest, AScaleDoesNotGrowUntilStepsFail) {
   }
   scaled.accumulated_dtype = DataType::kF32;
   scaled.scaler = {.init_scale = 0x1p58, .growth_interval = 1};
-  scaled.steps.resize(12);
-  for (size_t i = 0; i < scaled.steps.size(); ++i) {
-    scaled.steps[i] = {.seed = i, .options = {.clip_norm = 0x1p-60}};
-  }
+  scaled.steps.assign(12, {.options = {.clip_norm = 0x1p-60}});
   const ScaledRun run = RunScaled(scaled, GetParam());
   ASSERT_THAT(run.results, Each(IsOk()));
   for (const std::vector<AfterStep>& steps : run.ranks) {
