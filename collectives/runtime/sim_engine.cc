@@ -13,9 +13,11 @@ constexpr int64_t kDeadlockCountMax = 64;
 
 }  // namespace
 
-SimEngine::SimEngine(std::unique_ptr<SimScheduler> scheduler,
-                     size_t stack_bytes)
-    : scheduler_(std::move(scheduler)), stacks_(stack_bytes) {}
+SimEngine::SimEngine(SimScheduler& scheduler, size_t stack_bytes,
+                     uint64_t choice_count_max)
+    : scheduler_(scheduler),
+      choice_count_max_(choice_count_max),
+      stacks_(stack_bytes) {}
 
 absl::Status SimEngine::Run(absl::AnyInvocable<void()> main) {
   if (current_ != nullptr) {
@@ -24,6 +26,7 @@ absl::Status SimEngine::Run(absl::AnyInvocable<void()> main) {
   }
   errors_.clear();
   deadlock_count_ = 0;
+  gave_up_ = false;
   root_.emplace();
   AddTask("main", TaskKind::kProgram, std::move(main));
   SwitchTo(ChooseNext(SimCall::kStart));
@@ -138,6 +141,14 @@ void SimEngine::NoteError(std::string error) {
 }
 
 SimTask* SimEngine::ChooseNext(SimCall call) {
+  if (choice_count_ >= choice_count_max_) {
+    if (!gave_up_) {
+      NoteError(absl::StrCat("no end after ", choice_count_,
+                             " choices, the most allowed"));
+    }
+    gave_up_ = true;
+    return nullptr;
+  }
   while (runnable_.empty()) {
     if (!MakeRunnable()) return nullptr;
   }
@@ -156,7 +167,7 @@ SimTask* SimEngine::ChooseNext(SimCall call) {
 }
 
 size_t SimEngine::ChooseIndex(const SimChoice& choice) {
-  return choice.candidates.size() == 1 ? 0 : scheduler_->Choose(choice);
+  return choice.candidates.size() == 1 ? 0 : scheduler_.Choose(choice);
 }
 
 void SimEngine::Trace(SimCall call, uint64_t chosen) {

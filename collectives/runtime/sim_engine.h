@@ -32,7 +32,9 @@ namespace muonshard {
 
 class SimEngine {
  public:
-  SimEngine(std::unique_ptr<SimScheduler> scheduler, size_t stack_bytes);
+  // `scheduler` outlives the engine.
+  SimEngine(SimScheduler& scheduler, size_t stack_bytes,
+            uint64_t choice_count_max);
 
   absl::Status Run(absl::AnyInvocable<void()> main);
 
@@ -89,7 +91,8 @@ class SimEngine {
   template <typename Predicate>
   bool ExpireWaits(Predicate predicate, size_t count_max);
 
-  const std::unique_ptr<SimScheduler> scheduler_;
+  SimScheduler& scheduler_;
+  const uint64_t choice_count_max_;
   FiberStackPool stacks_;
   std::optional<Fiber> root_;  // Of the caller of `Run`.
 
@@ -105,6 +108,7 @@ class SimEngine {
   uint64_t choice_count_ = 0;
   uint64_t object_count_ = 0;
   int64_t deadlock_count_ = 0;
+  bool gave_up_ = false;  // On an end within `choice_count_max_`.
   std::vector<std::string> errors_;
 };
 

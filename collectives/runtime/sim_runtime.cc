@@ -127,7 +127,12 @@ class SimTaskHandle final : public Task {
 class SeededSimRuntime final : public SimRuntime {
  public:
   explicit SeededSimRuntime(const SimOptions& options)
-      : engine_(NewRandomScheduler(options.seed), options.stack_bytes) {}
+      : own_scheduler_(options.scheduler == nullptr
+                           ? NewRandomScheduler(options.seed)
+                           : nullptr),
+        engine_(
+            options.scheduler == nullptr ? *own_scheduler_ : *options.scheduler,
+            options.stack_bytes, options.choice_count_max) {}
 
   absl::Status Run(absl::AnyInvocable<void()> main) override {
     return engine_.Run(std::move(main));
@@ -169,6 +174,7 @@ class SeededSimRuntime final : public SimRuntime {
   }
 
  private:
+  const std::unique_ptr<SimScheduler> own_scheduler_;
   SimEngine engine_;
 };
 

@@ -23,11 +23,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "collectives/runtime/runtime.h"
+#include "collectives/runtime/sim_scheduler.h"
 
 namespace muonshard {
 
@@ -35,6 +37,11 @@ struct SimOptions {
   uint64_t seed = 0;
   // Of each fiber. Deep recursion and OpenBLAS need room.
   size_t stack_bytes = size_t{1} << 20;
+  // Who runs next; outlives the runtime. Null: a random walk from the seed.
+  SimScheduler* scheduler = nullptr;
+  // A program that makes more choices than this goes round in circles: `Run`
+  // drops what is left of it and fails.
+  uint64_t choice_count_max = std::numeric_limits<uint64_t>::max();
 };
 
 class SimRuntime : public Runtime {

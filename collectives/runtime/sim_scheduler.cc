@@ -1,5 +1,9 @@
 #include "collectives/runtime/sim_scheduler.h"
 
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
 namespace muonshard {
 namespace {
 
@@ -13,10 +17,20 @@ class SplitMix64 {
     state_ += 0x9e3779b97f4a7c15;
     return MixBits(state_);
   }
+  size_t NextBelow(size_t end) { return static_cast<size_t>(Next() % end); }
 
  private:
   uint64_t state_;
 };
+
+bool CallerMayGoOn(const SimChoice& choice) {
+  return choice.caller < choice.candidates.size();
+}
+
+// The caller may be waiting for what others do.
+bool MayPoll(SimCall call) {
+  return call == SimCall::kYield || call == SimCall::kNow;
+}
 
 class RandomScheduler final : public SimScheduler {
  public:
@@ -24,10 +38,10 @@ class RandomScheduler final : public SimScheduler {
       : random_(seed), stay_bits_(random_.Next() % 4) {}
 
   size_t Choose(const SimChoice& choice) override {
-    const bool may_stay = choice.caller < choice.candidates.size() &&
-                          choice.call != SimCall::kYield;
+    const bool may_stay =
+        CallerMayGoOn(choice) && choice.call != SimCall::kYield;
     if (may_stay && Stays()) return choice.caller;
-    return static_cast<size_t>(random_.Next() % choice.candidates.size());
+    return random_.NextBelow(choice.candidates.size());
   }
 
  private:
@@ -41,6 +55,92 @@ class RandomScheduler final : public SimScheduler {
   const uint64_t stay_bits_;
 };
 
+class PctScheduler final : public SimScheduler {
+ public:
+  explicit PctScheduler(const PctOptions& options) : random_(options.seed) {
+    for (int32_t i = 1; i < options.depth; ++i) {
+      falls_.push_back(random_.Next() %
+                       std::max<uint64_t>(options.choice_count, 1));
+    }
+    std::sort(falls_.begin(), falls_.end(), std::greater<>());
+  }
+
+  size_t Choose(const SimChoice& choice) override {
+    if (CallerMayGoOn(choice) && MayPoll(choice.call)) {
+      Fall(choice.candidates[choice.caller]);
+    }
+    size_t first = First(choice);
+    while (!falls_.empty() && falls_.back() <= count_) {
+      falls_.pop_back();
+      Fall(choice.candidates[first]);
+      first = First(choice);
+    }
+    ++count_;
+    return first;
+  }
+
+ private:
+  size_t First(const SimChoice& choice) {
+    size_t first = 0;
+    for (size_t i = 1; i < choice.candidates.size(); ++i) {
+      if (PriorityOf(choice.candidates[i]) >
+          PriorityOf(choice.candidates[first])) {
+        first = i;
+      }
+    }
+    return first;
+  }
+
+  int64_t PriorityOf(uint64_t task) {
+    const auto [it, is_new] = priorities_.try_emplace(task);
+    if (is_new) it->second = static_cast<int64_t>(random_.Next() >> 1);
+    return it->second;
+  }
+
+  void Fall(uint64_t task) { priorities_[task] = --lowest_; }
+
+  SplitMix64 random_;
+  std::vector<uint64_t> falls_;  // Choice numbers, descending.
+  std::unordered_map<uint64_t, int64_t> priorities_;
+  int64_t lowest_ = 0;
+  uint64_t count_ = 0;
+};
+
+class StarvingScheduler final : public SimScheduler {
+ public:
+  explicit StarvingScheduler(uint64_t seed)
+      : random_(seed),
+        salt_(random_.Next()),
+        // Stretches of 2^6, 2^9 or 2^12 choices, or without an end.
+        stretch_bits_(6 + 3 * (random_.Next() % 4)) {}
+
+  size_t Choose(const SimChoice& choice) override {
+    ++count_;
+    if (CallerMayGoOn(choice) && MayPoll(choice.call)) {
+      return random_.NextBelow(choice.candidates.size());
+    }
+    fed_.clear();
+    for (size_t i = 0; i < choice.candidates.size(); ++i) {
+      if (!Starves(choice.candidates[i])) fed_.push_back(i);
+    }
+    if (fed_.empty()) return random_.NextBelow(choice.candidates.size());
+    return fed_[random_.NextBelow(fed_.size())];
+  }
+
+ private:
+  // One task of four, by seed and stretch.
+  bool Starves(uint64_t task) const {
+    const uint64_t stretch = stretch_bits_ > 12 ? 0 : count_ >> stretch_bits_;
+    return MixBits(salt_ + MixBits(task) + stretch) % 4 == 0;
+  }
+
+  SplitMix64 random_;
+  const uint64_t salt_;
+  const uint64_t stretch_bits_;
+  uint64_t count_ = 0;
+  std::vector<size_t> fed_;  // Of the choice at hand.
+};
+
 }  // namespace
 
 uint64_t MixBits(uint64_t x) {
@@ -49,8 +149,22 @@ uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+size_t DefaultChoice(const SimChoice& choice) {
+  if (!CallerMayGoOn(choice)) return 0;
+  if (choice.call != SimCall::kYield) return choice.caller;
+  return (choice.caller + 1) % choice.candidates.size();
+}
+
 std::unique_ptr<SimScheduler> NewRandomScheduler(uint64_t seed) {
   return std::make_unique<RandomScheduler>(seed);
+}
+
+std::unique_ptr<SimScheduler> NewPctScheduler(const PctOptions& options) {
+  return std::make_unique<PctScheduler>(options);
+}
+
+std::unique_ptr<SimScheduler> NewStarvingScheduler(uint64_t seed) {
+  return std::make_unique<StarvingScheduler>(seed);
 }
 
 }  // namespace muonshard

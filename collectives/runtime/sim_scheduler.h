@@ -50,9 +50,32 @@ class SimScheduler {
   virtual size_t Choose(const SimChoice& choice) = 0;
 };
 
+// What a scheduler without a mind of its own does: the caller goes on if it
+// can and did not yield, else the task after it in the order of ids, around the
+// end. Every task that can run gets its turn.
+size_t DefaultChoice(const SimChoice& choice);
+
 // A random walk. Some seeds switch at almost every call and some seldom,
 // because there are faults that only short or only long stretches show.
 std::unique_ptr<SimScheduler> NewRandomScheduler(uint64_t seed);
+
+// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task
+// of the highest priority runs. Priorities are drawn, and at `depth` - 1
+// choices, drawn from the first `choice_count`, the running task falls below
+// all others. A fault that needs `depth` ordered events among n tasks is found
+// with probability 1 / (n * choice_count ^ (depth - 1)) or more. A task that
+// yields or looks at the clock falls too, since it may wait for others.
+struct PctOptions {
+  uint64_t seed = 0;
+  int32_t depth = 3;
+  uint64_t choice_count = 1000;
+};
+std::unique_ptr<SimScheduler> NewPctScheduler(const PctOptions& options);
+
+// An adversary of whoever forgot to wait: some tasks, drawn by seed, run only
+// when no other can, for the whole run or for stretches of it. The work that
+// they carry comes as late as what waits for it allows. Others walk at random.
+std::unique_ptr<SimScheduler> NewStarvingScheduler(uint64_t seed);
 
 // A bijection of 64 bits in which each bit of `x` changes half of the result:
 // the output function of splitmix64.

@@ -1,8 +1,10 @@
 #include "collectives/runtime/sim_scheduler.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -78,6 +80,132 @@ TEST(SimScheduler, AYieldGivesEveryTaskTheSameChance) {
     // Binomial(3000, 1/3): six standard deviations of 25.8 around 1000.
     EXPECT_NEAR(stayed, kRounds / 3, 155) << seed;
   }
+}
+
+TEST(SimScheduler, TheDefaultStaysAndAfterAYieldGoesRound) {
+  const auto chosen = [](SimCall call, size_t caller) {
+    return DefaultChoice(
+        {.call = call, .candidates = kTasks, .caller = caller});
+  };
+  EXPECT_EQ(chosen(SimCall::kLock, 1), 1u);
+  EXPECT_EQ(chosen(SimCall::kLock, kTasks.size()), 0u);
+  EXPECT_EQ(chosen(SimCall::kYield, 1), 2u);
+  EXPECT_EQ(chosen(SimCall::kYield, 2), 0u);
+}
+
+// Every scheduler that is drawn by a seed.
+std::vector<std::unique_ptr<SimScheduler>> AllOf(uint64_t seed) {
+  std::vector<std::unique_ptr<SimScheduler>> all;
+  all.push_back(NewRandomScheduler(seed));
+  for (const int32_t depth : {2, 3, 4}) {
+    all.push_back(
+        NewPctScheduler({.seed = seed, .depth = depth, .choice_count = 100}));
+  }
+  all.push_back(NewStarvingScheduler(seed));
+  return all;
+}
+
+TEST(SimScheduler, EveryKindIsAFunctionOfItsSeed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto one = AllOf(seed);
+    const auto two = AllOf(seed);
+    for (size_t kind = 0; kind < one.size(); ++kind) {
+      for (size_t i = 0; i < 200; ++i) {
+        const SimChoice choice = {
+            .call = SimCall::kLock, .candidates = kTasks, .caller = i % 4};
+        const size_t chosen = one[kind]->Choose(choice);
+        EXPECT_EQ(two[kind]->Choose(choice), chosen);
+        EXPECT_LT(chosen, kTasks.size());
+      }
+    }
+  }
+}
+
+TEST(SimScheduler, UnderEveryKindATaskThatPollsLetsAllOthersRun) {
+  for (const SimCall call : {SimCall::kYield, SimCall::kNow}) {
+    for (uint64_t seed = 0; seed < 50; ++seed) {
+      for (const std::unique_ptr<SimScheduler>& scheduler : AllOf(seed)) {
+        std::vector<bool> chosen(kTasks.size(), false);
+        size_t caller = 0;
+        for (int i = 0; i < 500; ++i) {
+          caller = scheduler->Choose(
+              {.call = call, .candidates = kTasks, .caller = caller});
+          chosen[caller] = true;
+        }
+        EXPECT_EQ(chosen, std::vector<bool>(kTasks.size(), true)) << seed;
+      }
+    }
+  }
+}
+
+TEST(SimScheduler, PctChangesTheRunningTaskDepthLessOneTimes) {
+  for (const int32_t depth : {1, 2, 3}) {
+    int changes_max = 0;
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      const auto scheduler =
+          NewPctScheduler({.seed = seed, .depth = depth, .choice_count = 50});
+      int changes = 0;
+      size_t running = kTasks.size();
+      for (int i = 0; i < 60; ++i) {
+        const size_t chosen = scheduler->Choose({.call = SimCall::kLock,
+                                                 .candidates = kTasks,
+                                                 .caller = kTasks.size()});
+        changes += running != kTasks.size() && chosen != running;
+        running = chosen;
+      }
+      EXPECT_LE(changes, depth - 1);
+      changes_max = std::max(changes_max, changes);
+    }
+    EXPECT_EQ(changes_max, depth - 1);
+  }
+}
+
+TEST(SimScheduler, PctFindsAnOrderOfTwoEventsAsOftenAsItsBoundSays) {
+  // Of n = 3 tasks the first must run the first `early` of its choices and then
+  // give way to both others: one ordered pair of events, depth 2.
+  constexpr uint64_t kChoices = 20;
+  constexpr int kSeedCount = 3000;
+  int found = 0;
+  for (uint64_t seed = 0; seed < kSeedCount; ++seed) {
+    const auto scheduler =
+        NewPctScheduler({.seed = seed, .depth = 2, .choice_count = kChoices});
+    std::vector<size_t> order;
+    for (uint64_t i = 0; i < kChoices; ++i) {
+      order.push_back(scheduler->Choose({.call = SimCall::kLock,
+                                         .candidates = kTasks,
+                                         .caller = kTasks.size()}));
+    }
+    found += order[6] == 0 && order[7] != 0;
+  }
+  // 1 / (n k) of the seeds at least: 50 of 3000, six standard deviations of 7
+  // below it 8.
+  EXPECT_GE(found, 8);
+}
+
+TEST(SimScheduler, AStarvingSchedulerHoldsSomeTaskBackAsLongAsAnotherCanRun) {
+  int starved_seeds = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const auto scheduler = NewStarvingScheduler(seed);
+    std::vector<bool> chosen(kTasks.size(), false);
+    for (int i = 0; i < 500; ++i) {
+      chosen[scheduler->Choose({.call = SimCall::kLock,
+                                .candidates = kTasks,
+                                .caller = kTasks.size()})] = true;
+    }
+    if (chosen == std::vector<bool>(kTasks.size(), true)) continue;
+    ++starved_seeds;
+    // Alone it runs.
+    for (const uint64_t& task : kTasks) {
+      EXPECT_EQ(scheduler->Choose({.call = SimCall::kLock,
+                                   .candidates = std::span(&task, 1),
+                                   .caller = 1}),
+                0u);
+    }
+  }
+  // A quarter of the seeds starve for ever, most of these one task at least,
+  // and some of the others for a stretch of 4096 choices.
+  EXPECT_GT(starved_seeds, 10);
+  EXPECT_LT(starved_seeds, 70);
 }
 
 }  // namespace

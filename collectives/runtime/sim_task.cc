@@ -28,9 +28,10 @@ std::string DescribePlace(const SimWaitQueue& queue, const SimTasks& tasks) {
 }  // namespace
 
 std::string DescribeWait(const SimTask& task, const SimTasks& tasks) {
-  return absl::StrCat(task.kind == TaskKind::kService ? "service \"" : "\"",
-                      task.name, "\" waits ",
-                      DescribePlace(*task.waits_in, tasks));
+  const std::string name = absl::StrCat(
+      task.kind == TaskKind::kService ? "service \"" : "\"", task.name, "\"");
+  if (task.waits_in == nullptr) return absl::StrCat(name, " can run");
+  return absl::StrCat(name, " waits ", DescribePlace(*task.waits_in, tasks));
 }
 
 std::string DescribeWaits(const SimTasks& tasks) {

@@ -49,7 +49,7 @@ struct SimTask {
 // Tasks by id less 1; those that have ended and are joined are null.
 using SimTasks = std::vector<std::unique_ptr<SimTask>>;
 
-// "\"rank 0\" waits for mutex 2, held by \"rank 1\"".
+// "\"rank 0\" waits for mutex 2, held by \"rank 1\"", "\"rank 0\" can run".
 std::string DescribeWait(const SimTask& task, const SimTasks& tasks);
 
 // The waits of all tasks, programs first.
