@@ -67,10 +67,6 @@ void PrintTo(const RuntimeCase& runtime, std::ostream* out) {
   *out << ToString(runtime);
 }
 
-std::string RuntimeCaseName(const ::testing::TestParamInfo<RuntimeCase>& info) {
-  return ToString(info.param);
-}
-
 RankRun RunOnRanks(const RankRunOptions& options,
                    const std::function<absl::Status(Collective&)>& program) {
   return RunOnRanks(options, ContextProgram([&program](RankContext& context) {
@@ -87,10 +83,14 @@ RankRun RunOnRanks(const RankRunOptions& options,
     return run;
   }
   const std::unique_ptr<SimRuntime> runtime = SimRuntime::Create(
-      {.seed = options.runtime.seed, .stack_bytes = options.stack_bytes});
+      {.seed = options.runtime.seed,
+       .stack_bytes = options.stack_bytes,
+       .scheduler = options.runtime.scheduler,
+       .choice_count_max = options.runtime.choice_count_max});
   const absl::Status ended = runtime->Run(
       [&] { run.results = RunPrograms(*runtime, options, program); });
   run.trace_hash = runtime->trace_hash();
+  run.choice_count = runtime->choice_count();
   for (absl::Status& result : run.results) {
     if (result.ok()) result = ended;
   }

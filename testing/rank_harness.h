@@ -21,11 +21,10 @@
 #ifndef TESTING_RANK_HARNESS_H_
 #define TESTING_RANK_HARNESS_H_
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -36,6 +35,7 @@
 #include "collectives/collective.h"
 #include "collectives/plugin.h"
 #include "collectives/runtime/runtime.h"
+#include "collectives/runtime/sim_scheduler.h"
 #include "collectives/store.h"
 #include "topology/rank.h"
 
@@ -47,6 +47,10 @@ struct RuntimeCase {
 
   Kind kind = Kind::kThreads;
   uint64_t seed = 0;  // Of kSim.
+  // Of kSim: who runs next, instead of a random walk from `seed`, and the most
+  // choices of one run.
+  SimScheduler* scheduler = nullptr;
+  uint64_t choice_count_max = std::numeric_limits<uint64_t>::max();
 };
 
 // Threads once, and the simulated runtime with seeds 1 to `seeds`.
@@ -55,7 +59,15 @@ std::vector<RuntimeCase> BothRuntimes(int32_t seeds);
 // "Threads", "Sim7".
 std::string ToString(const RuntimeCase& runtime);
 void PrintTo(const RuntimeCase& runtime, std::ostream* out);
-std::string RuntimeCaseName(const ::testing::TestParamInfo<RuntimeCase>& info);
+
+// What INSTANTIATE_TEST_SUITE_P calls to name a case.
+struct RuntimeCaseNamer {
+  template <typename ParamInfo>
+  std::string operator()(const ParamInfo& info) const {
+    return ToString(info.param);
+  }
+};
+inline constexpr RuntimeCaseNamer RuntimeCaseName;
 
 struct RankRunOptions {
   RuntimeCase runtime;
@@ -73,6 +85,7 @@ struct RankRun {
   std::vector<absl::Status> results;
   // Of the simulated runtime: equal for equal programs and seeds.
   uint64_t trace_hash = 0;
+  uint64_t choice_count = 0;
 };
 
 // What a rank's program finds around it.

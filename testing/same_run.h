@@ -7,8 +7,7 @@
 
 namespace muonshard::testing {
 
-// Expects, on every rank, the parameters, each step's outcome (with the global
-// norm) or the code of its error, and the scaler of `want`.
+// Expects what run_difference.h checks.
 void ExpectSameRun(const ShardedCase& sharded, const ShardedRun& got,
                    const UnshardedRun& want);
 

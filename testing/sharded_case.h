@@ -97,6 +97,7 @@ ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
 struct ShardedRun {
   std::vector<absl::Status> results;  // In rank order.
   uint64_t trace_hash = 0;
+  uint64_t choice_count = 0;
   // [rank][parameter], after the last step; empty where it does not live.
   std::vector<std::vector<ParameterBytes>> parameters;
   // [rank][step - 1]; the default outcome of a step that failed.
@@ -106,8 +107,9 @@ struct ShardedRun {
   std::vector<GradScalerState> scalers;         // By rank.
 };
 
-// Runs the case on loopback.
-ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime);
+// Runs the case on loopback, with these options (JSON).
+ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
+                      const std::string& plugin_options = "");
 
 // One step of `optimizer` for the program of `rank`: all check-ins in an order
 // of the rank's own, Finish, Step.

@@ -156,7 +156,8 @@ absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
   return optimizer.Step(*std::move(reduced), options);
 }
 
-ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime) {
+ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
+                      const std::string& plugin_options) {
   ShardedRun run;
   absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
   if (!mesh.ok()) {
@@ -172,11 +173,13 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime) {
   RankRunOptions options;
   options.runtime = runtime;
   options.size = mesh->size();
+  options.plugin_options = plugin_options;
   RankRun ranks = RunOnRanks(options, [&](Collective& world) {
     return RankProgram(sharded, world, run).Run();
   });
   run.results = std::move(ranks.results);
   run.trace_hash = ranks.trace_hash;
+  run.choice_count = ranks.choice_count;
   return run;
 }
 

@@ -1,8 +1,9 @@
 // One program, one command a word:
 //
-//   muonshard train   trains a byte-level GPT with the sharded optimizer
-//   muonshard plan    shows how a model would be sharded
-//   muonshard plugin  loads a plugin and shows what it promises
+//   muonshard train    trains a byte-level GPT with the sharded optimizer
+//   muonshard plan     shows how a model would be sharded
+//   muonshard plugin   loads a plugin and shows what it promises
+//   muonshard explore  runs training steps under many schedules
 
 #include <iostream>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "tools/explorer/explore_command.h"
 #include "tools/trainer/plan_command.h"
 #include "tools/trainer/plugin_command.h"
 #include "tools/trainer/train_main.h"
@@ -30,12 +32,13 @@ constexpr Command kCommands[] = {
     {"train", "trains a byte-level GPT with the sharded optimizer", &TrainMain},
     {"plan", "shows how a model would be sharded", &PlanMain},
     {"plugin", "loads a plugin and shows what it promises", &PluginMain},
+    {"explore", "runs training steps under many schedules", &ExploreMain},
 };
 
 void ShowCommands(std::ostream& out) {
   out << "muonshard COMMAND [flags]; --help after a command lists its flags\n";
   for (const Command& command : kCommands) {
-    out << "  " << command.name << std::string(8 - command.name.size(), ' ')
+    out << "  " << command.name << std::string(9 - command.name.size(), ' ')
         << command.help << "\n";
   }
 }

@@ -1,0 +1,138 @@
+#include "testing/exploration/child_process.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace muonshard::testing {
+namespace {
+
+struct Child {
+  pid_t process = -1;
+  int pipe = -1;     // Read end; -1: closed.
+  std::string rest;  // Of a line that has not ended.
+  absl::Status status;
+};
+
+absl::Status SystemError(const char* call) {
+  return absl::UnavailableError(absl::StrCat(call, ": ", std::strerror(errno)));
+}
+
+void WriteAll(int pipe, const std::string& text) {
+  for (size_t written = 0; written < text.size();) {
+    const ssize_t count =
+        write(pipe, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    // Nobody reads any more.
+    if (count <= 0) _exit(1);
+    written += static_cast<size_t>(count);
+  }
+}
+
+void Start(Child& child, const std::function<void(const Tell&)>& function) {
+  std::array<int, 2> ends;
+  if (pipe(ends.data()) != 0) {
+    child.status = SystemError("pipe");
+    return;
+  }
+  // What is buffered would be written by both.
+  std::cout.flush();
+  std::cerr.flush();
+  child.process = fork();
+  if (child.process < 0) {
+    child.status = SystemError("fork");
+    close(ends[0]);
+    close(ends[1]);
+    return;
+  }
+  if (child.process > 0) {
+    close(ends[1]);
+    child.pipe = ends[0];
+    return;
+  }
+  close(ends[0]);
+  function([&](const std::string& line) { WriteAll(ends[1], line + "\n"); });
+  std::cout.flush();
+  std::cerr.flush();
+  // Not `exit`: what the caller's process does at its end is not the child's.
+  _exit(0);
+}
+
+absl::Status AwaitEnd(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0) {
+    if (errno != EINTR) return SystemError("waitpid");
+  }
+  if (WIFSIGNALED(status)) {
+    return absl::InternalError(absl::StrCat("the process was ended by signal ",
+                                            WTERMSIG(status), " (",
+                                            strsignal(WTERMSIG(status)), ")"));
+  }
+  if (WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("the process ended with exit code ", WEXITSTATUS(status)));
+}
+
+// Takes what has come; closes the pipe at its end.
+template <typename Told>
+void Read(Child& child, Told told) {
+  std::array<char, 1 << 16> chunk;
+  const ssize_t count = read(child.pipe, chunk.data(), chunk.size());
+  if (count < 0 && errno == EINTR) return;
+  if (count <= 0) {
+    close(child.pipe);
+    child.pipe = -1;
+    return;
+  }
+  child.rest.append(chunk.data(), static_cast<size_t>(count));
+  size_t begin = 0;
+  for (size_t end; (end = child.rest.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    told(child.rest.substr(begin, end - begin));
+  }
+  child.rest.erase(0, begin);
+}
+
+}  // namespace
+
+std::vector<absl::Status> RunInChildren(
+    size_t count, const std::function<void(size_t index, const Tell&)>& child,
+    const std::function<void(size_t index, const std::string& line)>& told) {
+  std::vector<Child> children(count);
+  for (size_t i = 0; i < count; ++i) {
+    Start(children[i], [&](const Tell& tell) { child(i, tell); });
+  }
+  for (;;) {
+    std::vector<pollfd> polled;
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < count; ++i) {
+      if (children[i].pipe < 0) continue;
+      polled.push_back(
+          {.fd = children[i].pipe, .events = POLLIN, .revents = 0});
+      indices.push_back(i);
+    }
+    if (polled.empty()) break;
+    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    for (size_t k = 0; k < polled.size(); ++k) {
+      if (polled[k].revents == 0) continue;
+      const size_t i = indices[k];
+      Read(children[i], [&](const std::string& line) { told(i, line); });
+    }
+  }
+  std::vector<absl::Status> statuses;
+  for (const Child& ended : children) {
+    statuses.push_back(ended.process < 0 ? ended.status
+                                         : AwaitEnd(ended.process));
+  }
+  return statuses;
+}
+
+}  // namespace muonshard::testing

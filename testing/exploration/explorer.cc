@@ -1,0 +1,284 @@
+#include "testing/exploration/explorer.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "collectives/runtime/sim_trace.h"
+#include "testing/exploration/child_process.h"
+#include "testing/exploration/seeded_schedule.h"
+
+namespace muonshard::testing {
+namespace {
+
+// Of the run under the default schedule; a run of another one that makes more
+// choices than this many times as many goes round in circles.
+constexpr uint64_t kLengthFactor = 50;
+// Below which a short program's length says little.
+constexpr uint64_t kLengthMin = 10'000;
+// Runs of one process between two looks at what all have found.
+constexpr uint64_t kRoundSeeds = 64;
+
+uint64_t ChoiceCountMax(uint64_t choice_count) {
+  return kLengthFactor * std::max(choice_count, kLengthMin);
+}
+
+RecordedRun RunOnce(const Experiment& experiment, uint64_t seed,
+                    SimScheduler& scheduler, uint64_t choice_count_max) {
+  SimTraceRecorder recorder(scheduler);
+  ExploredRun run = experiment.Run(
+      {.scheduler = recorder, .choice_count_max = choice_count_max}, seed);
+  RecordedRun recorded = {.seed = seed,
+                          .result = std::move(run.result),
+                          .trace_hash = run.trace_hash,
+                          .choice_count = run.choice_count};
+  if (!recorded.result.ok()) recorded.trace = recorder.trace();
+  return recorded;
+}
+
+RecordedRun Told(const std::string& line) {
+  absl::StatusOr<RecordedRun> run = RunFromLine(line);
+  if (run.ok()) return *std::move(run);
+  RecordedRun unread;
+  unread.result = run.status();
+  return unread;
+}
+
+// Tells of each deviation at once, so that those of a run that crashes are
+// known.
+class TellingScheduler final : public SimScheduler {
+ public:
+  TellingScheduler(SimScheduler& inner, const Tell& tell)
+      : recorder_(inner), tell_(tell) {}
+
+  size_t Choose(const SimChoice& choice) override {
+    const size_t chosen = recorder_.Choose(choice);
+    if (recorder_.trace().size() > told_count_) {
+      tell_(absl::StrCat(kDeviation, ToWord(recorder_.trace().back())));
+      ++told_count_;
+    }
+    return chosen;
+  }
+
+  static constexpr char kDeviation[] = "+";
+
+ private:
+  SimTraceRecorder recorder_;
+  const Tell& tell_;
+  size_t told_count_ = 0;
+};
+
+std::unique_ptr<SimScheduler> SchedulerOf(const RecordedRun& run) {
+  if (run.trace.has_value()) {
+    return std::make_unique<SimTraceReplay>(*run.trace);
+  }
+  return NewSeededScheduler(run.seed, run.choice_count);
+}
+
+// One child's share of a round: every `stride`-th seed from `next` on.
+struct Share {
+  uint64_t next;
+  uint64_t end;
+  std::optional<uint64_t> begun;  // A seed that was not told of since.
+};
+
+class Search {
+ public:
+  Search(const Experiment& experiment, const ExploreOptions& options)
+      : experiment_(experiment), options_(options) {}
+
+  ExploreSummary Run() {
+    const RecordedRun standard =
+        Replay(experiment_, {.seed = 0, .trace = SimTrace()});
+    if (!standard.result.ok()) {
+      Add(standard);
+      return Finish();
+    }
+    length_ = standard.choice_count;
+    const uint64_t end =
+        options_.first_seed + static_cast<uint64_t>(options_.seed_count);
+    const uint64_t round =
+        kRoundSeeds * static_cast<uint64_t>(options_.processes);
+    for (uint64_t begin = options_.first_seed; begin < end && !Enough();
+         begin += round) {
+      RunRound(begin, std::min(begin + round, end));
+    }
+    return Finish();
+  }
+
+ private:
+  bool Enough() const {
+    return static_cast<int64_t>(summary_.failures.size()) >=
+           options_.failure_count_max;
+  }
+
+  // Children take turns with the seeds, so that each has a share of slow ones.
+  // One that crashes is followed by another, from the next seed on.
+  void RunRound(uint64_t begin, uint64_t end) {
+    const auto stride = static_cast<uint64_t>(options_.processes);
+    std::vector<Share> shares;
+    for (uint64_t first = begin; first < std::min(begin + stride, end);
+         ++first) {
+      shares.push_back({.next = first, .end = end, .begun = std::nullopt});
+    }
+    while (!shares.empty()) {
+      const std::vector<absl::Status> ends = RunInChildren(
+          shares.size(),
+          [&](size_t i, const Tell& tell) {
+            RunShare(shares[i], stride, tell);
+          },
+          [&](size_t i, const std::string& line) {
+            if (line == kBegun) {
+              shares[i].begun = shares[i].next;
+              shares[i].next += stride;
+              return;
+            }
+            shares[i].begun.reset();
+            Add(Told(line));
+          });
+      std::vector<Share> left;
+      for (size_t i = 0; i < shares.size(); ++i) {
+        if (ends[i].ok()) continue;
+        RecordedRun crashed;
+        crashed.seed = shares[i].begun.value_or(shares[i].next);
+        crashed.choice_count = length_;
+        Add(Replay(experiment_, crashed));
+        if (!shares[i].begun.has_value()) shares[i].next += stride;
+        shares[i].begun.reset();
+        if (shares[i].next < shares[i].end && !Enough()) {
+          left.push_back(shares[i]);
+        }
+      }
+      shares = std::move(left);
+    }
+  }
+
+  // In the child.
+  void RunShare(const Share& share, uint64_t stride, const Tell& tell) const {
+    for (uint64_t seed = share.next; seed < share.end; seed += stride) {
+      tell(kBegun);
+      const std::unique_ptr<SimScheduler> scheduler =
+          NewSeededScheduler(seed, length_);
+      tell(ToLine(
+          RunOnce(experiment_, seed, *scheduler, ChoiceCountMax(length_))));
+    }
+  }
+
+  void Add(RecordedRun run) {
+    ++summary_.run_count;
+    summary_.choice_count_min =
+        std::min(summary_.choice_count_min, run.choice_count);
+    summary_.choice_count_max =
+        std::max(summary_.choice_count_max, run.choice_count);
+    // A sum, because runs come in any order.
+    summary_.hash += MixBits(run.trace_hash + run.seed);
+    hashes_.insert(run.trace_hash);
+    if (!run.result.ok()) summary_.failures.push_back(std::move(run));
+  }
+
+  ExploreSummary Finish() {
+    summary_.distinct_count = static_cast<int64_t>(hashes_.size());
+    std::sort(summary_.failures.begin(), summary_.failures.end(),
+              [](const RecordedRun& a, const RecordedRun& b) {
+                return a.seed < b.seed;
+              });
+    return std::move(summary_);
+  }
+
+  static constexpr char kBegun[] = "begun";
+
+  const Experiment& experiment_;
+  const ExploreOptions options_;
+  uint64_t length_ = 0;
+  ExploreSummary summary_;
+  std::set<uint64_t> hashes_;
+};
+
+}  // namespace
+
+absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
+                                       const ExploreOptions& options) {
+  if (options.seed_count < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seeds: want 1 or more, got ", options.seed_count));
+  }
+  if (options.processes < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("processes: want 1 or more, got ", options.processes));
+  }
+  if (options.failure_count_max < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "failures: want 1 or more, got ", options.failure_count_max));
+  }
+  return Search(experiment, options).Run();
+}
+
+RecordedRun Replay(const Experiment& experiment, const RecordedRun& run) {
+  RecordedRun got = {.seed = run.seed, .choice_count = run.choice_count};
+  std::vector<std::string> deviations;
+  const std::vector<absl::Status> ends = RunInChildren(
+      1,
+      [&](size_t, const Tell& tell) {
+        const std::unique_ptr<SimScheduler> scheduler = SchedulerOf(run);
+        TellingScheduler telling(*scheduler, tell);
+        tell(ToLine(RunOnce(experiment, run.seed, telling,
+                            ChoiceCountMax(run.choice_count))));
+      },
+      [&](size_t, const std::string& line) {
+        absl::string_view word = line;
+        if (absl::ConsumePrefix(&word, TellingScheduler::kDeviation)) {
+          deviations.emplace_back(word);
+        } else {
+          got = Told(line);
+        }
+      });
+  if (ends[0].ok()) return got;
+  absl::StatusOr<SimTrace> trace = TraceFromWords(deviations);
+  got.result = ends[0];
+  if (trace.ok()) got.trace = *std::move(trace);
+  return got;
+}
+
+RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
+                   int64_t run_count_max) {
+  RecordedRun shortest = failed;
+  if (!failed.trace.has_value()) return shortest;
+  SimTrace trace = *failed.trace;
+  int64_t runs = 0;
+  // Whether the run still fails without the `count` deviations before `end`.
+  const auto leave_out = [&](size_t end, size_t count) {
+    RecordedRun shorter = {.seed = failed.seed,
+                           .choice_count = failed.choice_count};
+    SimTrace left = trace;
+    const auto last = left.begin() + static_cast<ptrdiff_t>(end);
+    left.erase(last - static_cast<ptrdiff_t>(count), last);
+    shorter.trace = std::move(left);
+    ++runs;
+    RecordedRun run = Replay(experiment, shorter);
+    if (run.result.code() != failed.result.code()) return false;
+    if (!run.trace.has_value()) return false;
+    trace = *run.trace;
+    shortest = std::move(run);
+    return true;
+  };
+  // From the end, because what is left out changes the numbers of all choices
+  // after it.
+  for (size_t count = trace.size(); count > 0;) {
+    bool shortened = false;
+    for (size_t end = trace.size(); end > 0 && runs < run_count_max;) {
+      const size_t left_out = std::min(count, end);
+      shortened |= leave_out(end, left_out);
+      end = std::min(end - left_out, trace.size());
+    }
+    if (runs >= run_count_max || (count == 1 && !shortened)) break;
+    if (count > 1) count = (count + 1) / 2;
+  }
+  return shortest;
+}
+
+}  // namespace muonshard::testing

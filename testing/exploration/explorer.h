@@ -1,0 +1,56 @@
+// Runs an experiment under many schedules, keeps the traces of runs that
+// failed, and makes these shorter.
+//
+// Threads    The calling process has one thread. Runs happen in child
+//            processes, so that one that crashes is a failure like any other.
+
+#ifndef TESTING_EXPLORATION_EXPLORER_H_
+#define TESTING_EXPLORATION_EXPLORER_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "testing/exploration/experiment.h"
+#include "testing/exploration/recorded_run.h"
+
+namespace muonshard::testing {
+
+struct ExploreOptions {
+  uint64_t first_seed = 1;
+  int64_t seed_count = 0;  // >= 1.
+  int32_t processes = 1;   // >= 1.
+  // No more seeds are begun after so many failures, >= 1.
+  int64_t failure_count_max = 1;
+};
+
+struct ExploreSummary {
+  int64_t run_count = 0;
+  int64_t distinct_count = 0;  // Of the schedules of these runs.
+  uint64_t choice_count_min = std::numeric_limits<uint64_t>::max();
+  uint64_t choice_count_max = 0;
+  // Of the traces of all runs, whatever process ran which.
+  uint64_t hash = 0;
+  std::vector<RecordedRun> failures;  // Ascending by seed.
+};
+
+// kInvalidArgument for options out of range. If the experiment does not hold
+// under the default schedule, from which the length of a run is learnt, that is
+// the summary's one run, with seed 0.
+absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
+                                       const ExploreOptions& options);
+
+// Runs `experiment` with the seed and the choices of `run`.
+RecordedRun Replay(const Experiment& experiment, const RecordedRun& run);
+
+// A run that fails with the status code of `failed` and whose trace is shorter:
+// no single deviation can be left out of it, if `run_count_max` runs suffice
+// to see that. Deviations are left out in halves, quarters, ... (Zeller and
+// Hildebrandt, 2002). A run without a trace is returned as it is.
+RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
+                   int64_t run_count_max);
+
+}  // namespace muonshard::testing
+
+#endif  // TESTING_EXPLORATION_EXPLORER_H_

@@ -1,0 +1,132 @@
+#include "tools/explorer/explore_command.h"
+
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "testing/exploration/experiment.h"
+#include "testing/exploration/explorer.h"
+#include "testing/exploration/recorded_run.h"
+#include "testing/exploration/seeded_schedule.h"
+#include "testing/exploration/step_experiment.h"
+#include "tools/explorer/explore_flags.h"
+#include "tools/trainer/input_file.h"
+#include "tools/trainer/output_files.h"
+
+namespace muonshard {
+namespace {
+
+using testing::Experiment;
+using testing::ExploreSummary;
+using testing::RecordedRun;
+using testing::TraceFile;
+
+constexpr int kHeld = 0;
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int Refuse(const absl::Status& status, std::ostream& errors) {
+  errors << "explore: " << status.message() << "\n";
+  return kUsage;
+}
+
+std::string TraceText(const RecordedRun& run) {
+  if (!run.trace.has_value()) return "the schedule of its seed";
+  return absl::StrCat(run.trace->size(), " deviations in ", run.choice_count,
+                      " choices");
+}
+
+// Writes the trace of a failing run, shortened, and says how to run it again.
+absl::Status KeepTrace(const Experiment& experiment, const ExploreFlags& flags,
+                       const RecordedRun& failed, std::ostream& out) {
+  out << "seed " << failed.seed << " ("
+      << testing::ScheduleKindName(failed.seed) << ") failed: " << failed.result
+      << "\n"
+      << "  trace: " << TraceText(failed) << "\n";
+  const RecordedRun shortest =
+      testing::Shrink(experiment, failed, flags.shrink_runs);
+  if (flags.shrink_runs > 0) out << "  shrunk: " << TraceText(shortest) << "\n";
+  const std::string path = absl::StrCat(
+      flags.traces_folder, "/muonshard-trace-", failed.seed, ".txt");
+  const TraceFile file = {.flags = ExperimentFlags(flags.experiment),
+                          .run = shortest};
+  if (absl::Status s = WriteFile("--traces", path, ToText(file)); !s.ok()) {
+    return s;
+  }
+  out << "  again: muonshard explore --replay " << path << "\n";
+  return absl::OkStatus();
+}
+
+int Search(const ExploreFlags& flags, std::ostream& out, std::ostream& errors) {
+  absl::StatusOr<std::unique_ptr<Experiment>> experiment =
+      testing::NewStepExperiment(flags.experiment);
+  if (!experiment.ok()) return Refuse(experiment.status(), errors);
+  out << "explore: " << ExperimentFlags(flags.experiment) << "\n";
+  absl::StatusOr<ExploreSummary> summary =
+      testing::Explore(**experiment, flags.search);
+  if (!summary.ok()) return Refuse(summary.status(), errors);
+  for (const RecordedRun& failed : summary->failures) {
+    const absl::Status kept = KeepTrace(**experiment, flags, failed, out);
+    if (!kept.ok()) return Refuse(kept, errors);
+  }
+  const auto failure_count = static_cast<int64_t>(summary->failures.size());
+  out << summary->run_count << " runs of " << summary->distinct_count
+      << " schedules, " << summary->choice_count_min << " to "
+      << summary->choice_count_max
+      << " choices each: " << summary->run_count - failure_count << " held, "
+      << failure_count << " failed\n"
+      << "hash of all traces: "
+      << absl::StrCat(absl::Hex(summary->hash, absl::kZeroPad16)) << "\n";
+  return failure_count == 0 ? kHeld : kFailed;
+}
+
+int RunTrace(const std::string& path, std::ostream& out, std::ostream& errors) {
+  absl::StatusOr<std::string> text = ReadFile("--replay", path);
+  if (!text.ok()) return Refuse(text.status(), errors);
+  absl::StatusOr<TraceFile> file = testing::TraceFileFromText(*text);
+  if (!file.ok()) {
+    return Refuse(absl::InvalidArgumentError(absl::StrCat(
+                      "--replay: ", path, ": ", file.status().message())),
+                  errors);
+  }
+  absl::StatusOr<testing::StepExperimentOptions> options =
+      ParseExperimentFlags(file->flags);
+  if (!options.ok()) return Refuse(options.status(), errors);
+  absl::StatusOr<std::unique_ptr<Experiment>> experiment =
+      testing::NewStepExperiment(*options);
+  if (!experiment.ok()) return Refuse(experiment.status(), errors);
+  out << "explore: " << file->flags << "\n";
+  const RecordedRun run = testing::Replay(**experiment, file->run);
+  out << "seed " << run.seed << ", " << TraceText(file->run) << ": "
+      << run.result << "\n";
+  const bool same =
+      run.trace_hash == file->run.trace_hash && run.result == file->run.result;
+  out << (same ? "the same run as recorded, choice for choice\n"
+               : "another run than recorded: the program has changed since\n");
+  return run.result.ok() ? kHeld : kFailed;
+}
+
+}  // namespace
+
+int ExploreMain(std::span<const absl::string_view> arguments, std::ostream& out,
+                std::ostream& errors) {
+  absl::StatusOr<ExploreFlags> flags = ParseExploreFlags(arguments);
+  if (!flags.ok()) return Refuse(flags.status(), errors);
+  if (!flags->help.empty()) {
+    out << "Runs training steps on the simulated runtime under many schedules, "
+           "and holds\neach run against an unsharded one, bit for bit.\n\n"
+           "Flags [default]:\n"
+        << flags->help;
+    return kHeld;
+  }
+  if (!flags->replay_path.empty()) {
+    return RunTrace(flags->replay_path, out, errors);
+  }
+  return Search(*flags, out, errors);
+}
+
+}  // namespace muonshard
