@@ -43,6 +43,14 @@ struct InjectedOverflow {
   int64_t step = 0;
 };
 
+// A hook that fires once more than there are micro-batches, for a parameter
+// that checks in exactly as often. The step fails on all ranks.
+struct ExtraCheckIn {
+  Rank rank = Rank(0);
+  int32_t parameter = 0;
+  int64_t step = 0;
+};
+
 struct ShardedCase {
   std::string mesh;
   std::vector<ParameterSpec> specs;
@@ -55,6 +63,7 @@ struct ShardedCase {
   uint64_t seed = 0;
   GradientValues gradients = GradientValues::kRandom;
   std::vector<InjectedOverflow> overflows;
+  std::vector<ExtraCheckIn> extra_check_ins;
   // Every rank has such a scaler, by whose scale gradients are multiplied.
   std::optional<GradScalerOptions> scaler;
   // A step that fails ends the run, or is noted and the next one begins.

@@ -147,6 +147,14 @@ absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
       if (!s.ok()) return s;
     }
   }
+  for (const ExtraCheckIn& extra : sharded.extra_check_ins) {
+    if (extra.rank != rank || extra.step != step) continue;
+    const auto p = static_cast<size_t>(extra.parameter);
+    // A hook has nobody to give the error to.
+    (void)CheckIn(sharded.specs[p], extra.parameter,
+                  GradientOf(sharded, rank, extra.parameter, step, 0),
+                  gradients[p], optimizer);
+  }
   absl::StatusOr<ReducedGradients> reduced = optimizer.Finish();
   if (!reduced.ok()) return reduced.status();
   StepOptions options;

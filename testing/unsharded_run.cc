@@ -83,6 +83,11 @@ absl::StatusOr<StepOutcome> OneStep(const ShardedCase& sharded,
                                     const std::vector<GradientPlace>& places,
                                     int64_t step, double loss_scale,
                                     UnshardedOptimizer& optimizer) {
+  for (const ExtraCheckIn& extra : sharded.extra_check_ins) {
+    if (extra.step != step) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", ToInt(extra.rank), " checks in once too often"));
+  }
   StepGradients gradients = GradientsOf(sharded, places, step, loss_scale);
   UnshardedStepInput input;
   if (sharded.step_options) input.options = sharded.step_options(step);

@@ -1,67 +1,134 @@
 #include "testing/exploration/step_experiment.h"
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/runtime/sim_scheduler.h"
 #include "testing/combination/combination_mesh.h"
 #include "testing/rank_harness.h"
 #include "testing/run_difference.h"
+#include "testing/seeded_random.h"
 #include "testing/sharded_case.h"
 #include "topology/mesh.h"
 
 namespace muonshard::testing {
 namespace {
 
+// A case and what becomes of it.
+struct Expectation {
+  ShardedCase sharded;
+  UnshardedRun unsharded;
+  // Every rank refuses the case at construction, and says so; empty: none does.
+  std::string refusal;
+};
+
+absl::Status CheckRefused(const ShardedRun& run, const std::string& reason) {
+  for (size_t r = 0; r < run.results.size(); ++r) {
+    if (absl::StrContains(run.results[r].message(), reason)) continue;
+    return absl::DataLossError(
+        absl::StrCat("rank ", r, ": want a refusal that says \"", reason,
+                     "\", got ", run.results[r].ToString()));
+  }
+  return absl::OkStatus();
+}
+
+ExploredRun RunExpected(const Expectation& expected,
+                        const ExploredSchedule& schedule, uint64_t seed) {
+  // In half of the runs small operations are not run inside a post, but as late
+  // as their ranks' tasks get to run.
+  const char* const plugin_options =
+      MixBits(seed) % 2 == 0 ? "{}" : "{\"small_bytes\": 0}";
+  const ShardedRun run =
+      RunSharded(expected.sharded,
+                 {.kind = RuntimeCase::Kind::kSim,
+                  .scheduler = &schedule.scheduler,
+                  .choice_count_max = schedule.choice_count_max},
+                 plugin_options);
+  return {
+      .result = expected.refusal.empty()
+                    ? CheckSameRun(expected.sharded, run, expected.unsharded)
+                    : CheckRefused(run, expected.refusal),
+      .trace_hash = run.trace_hash,
+      .choice_count = run.choice_count};
+}
+
 class StepExperiment final : public Experiment {
  public:
-  StepExperiment(ShardedCase sharded, UnshardedRun expected)
-      : sharded_(std::move(sharded)), expected_(std::move(expected)) {}
+  explicit StepExperiment(Expectation expected)
+      : expected_(std::move(expected)) {}
 
   ExploredRun Run(const ExploredSchedule& schedule,
                   uint64_t seed) const override {
-    const ShardedRun run =
-        RunSharded(sharded_,
-                   {.kind = RuntimeCase::Kind::kSim,
-                    .scheduler = &schedule.scheduler,
-                    .choice_count_max = schedule.choice_count_max},
-                   PluginOptions(seed));
-    return {.result = CheckSameRun(sharded_, run, expected_),
-            .trace_hash = run.trace_hash,
-            .choice_count = run.choice_count};
+    return RunExpected(expected_, schedule, seed);
   }
 
  private:
-  // In half of the runs small operations are not run inside a post, but as late
-  // as their ranks' tasks get to run.
-  static std::string PluginOptions(uint64_t seed) {
-    return MixBits(seed) % 2 == 0 ? "{}" : "{\"small_bytes\": 0}";
+  const Expectation expected_;
+};
+
+class VariedExperiment final : public Experiment {
+ public:
+  ExploredRun Run(const ExploredSchedule& schedule,
+                  uint64_t seed) const override {
+    const Expectation expected = Draw(seed);
+    return RunExpected(expected, schedule, seed);
   }
 
-  const ShardedCase sharded_;
-  const UnshardedRun expected_;
+ private:
+  Expectation Draw(uint64_t seed) const {
+    SeededRandom random(seed);
+    const CombinationMesh& mesh = meshes_[random.Below(meshes_.size())];
+    const Combination& combination =
+        combinations_[random.Below(combinations_.size())];
+    Expectation expected;
+    expected.sharded = CaseOf(mesh, combination, GradientValues::kRandom);
+    if (combination.hierarchy == Hierarchy::kOn) {
+      expected.refusal = mesh.refusal;
+    }
+    ShardedCase& sharded = expected.sharded;
+    if (random.OneIn(4)) {
+      // Of the last step: an earlier one may fail for another reason.
+      const Mesh parsed = *Mesh::Parse(sharded.mesh);
+      sharded.extra_check_ins = {
+          {.rank = Rank(static_cast<int32_t>(
+               random.Below(static_cast<uint64_t>(parsed.size())))),
+           .parameter = 0,
+           .step = sharded.steps}};
+    }
+    if (!expected.refusal.empty()) return expected;
+    // Meshes and combinations are such that this is never refused.
+    expected.unsharded = RunUnsharded(sharded).value();
+    return expected;
+  }
+
+  const std::vector<CombinationMesh> meshes_ = SmallMeshes();
+  const std::vector<Combination> combinations_ = AllCombinations();
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
     const StepExperimentOptions& options) {
+  if (options.vary) return std::make_unique<VariedExperiment>();
   absl::StatusOr<Mesh> mesh = Mesh::Parse(options.mesh);
   if (!mesh.ok()) return mesh.status();
   if (options.lanes_per_node < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "lanes per node: want 1 or more, got ", options.lanes_per_node));
   }
-  ShardedCase sharded = CaseOf({.mesh = options.mesh}, options.combination,
-                               GradientValues::kRandom);
+  Expectation expected;
+  expected.sharded = CaseOf({.mesh = options.mesh}, options.combination,
+                            GradientValues::kRandom);
   for (int32_t rank = 0; rank < mesh->size(); ++rank) {
-    sharded.hosts.push_back(
+    expected.sharded.hosts.push_back(
         absl::StrCat("host", rank / options.lanes_per_node));
   }
-  absl::StatusOr<UnshardedRun> expected = RunUnsharded(sharded);
-  if (!expected.ok()) return expected.status();
-  return std::make_unique<StepExperiment>(std::move(sharded),
-                                          *std::move(expected));
+  absl::StatusOr<UnshardedRun> unsharded = RunUnsharded(expected.sharded);
+  if (!unsharded.ok()) return unsharded.status();
+  expected.unsharded = *std::move(unsharded);
+  return std::make_unique<StepExperiment>(std::move(expected));
 }
 
 }  // namespace muonshard::testing

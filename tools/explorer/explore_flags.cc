@@ -84,6 +84,10 @@ std::vector<std::string> Names(const Named<Value, size>& named) {
 void AddExperimentFlags(StepExperimentOptions& options, Choices& choices,
                         FlagTable& table) {
   Combination& combination = options.combination;
+  table.AddSwitch("vary",
+                  "draw mesh, hosts and features from the seed, in place of "
+                  "the flags below",
+                  &options.vary);
   table.AddText("mesh", "AXES", "axes of the ranks", &options.mesh);
   table.AddInteger("lanes-per-node", "ranks that share a host", 1, 1 << 20,
                    &options.lanes_per_node);
@@ -147,6 +151,7 @@ absl::StatusOr<ExploreFlags> ParseExploreFlags(
 }
 
 std::string ExperimentFlags(const StepExperimentOptions& options) {
+  if (options.vary) return Flag("vary", "on");
   const Combination& combination = options.combination;
   const Choices choices(combination);
   const auto name = [](const auto& named, int32_t index) {
