@@ -111,7 +111,7 @@ TEST_P(BrokenGroupTest, AFailedControlReadsAsSkipAndNamesTheCause) {
       RunOnRanks({.runtime = GetParam(), .size = 3}, [&](Collective& world) {
         absl::StatusOr<Rig> rig = MakeRig(sharded, world);
         if (!rig.ok()) return rig.status();
-        absl::Status s = TakeStep(sharded, world.rank(), 1, *rig->optimizer);
+        absl::Status s = TakeStep(sharded, world, 1, *rig->optimizer);
         if (s.ok()) s = rig->optimizer->Synchronize();
         if (!s.ok()) return s;
         const std::vector<ParameterBytes> before = rig->parameters;
@@ -145,7 +145,7 @@ TEST_P(BrokenGroupTest, AnOptimizerMayBeDestroyedRightAfterItsStep) {
         {.runtime = GetParam(), .size = size}, [&](Collective& world) {
           absl::StatusOr<Rig> rig = MakeRig(sharded, world);
           if (!rig.ok()) return rig.status();
-          return TakeStep(sharded, world.rank(), 1, *rig->optimizer);
+          return TakeStep(sharded, world, 1, *rig->optimizer);
         });
     EXPECT_THAT(run.results, Each(IsOk()));
   }
@@ -175,7 +175,7 @@ TEST_P(BrokenGroupTest, SeveralTasksMayWaitForParametersAtOnce) {
               }
               for (int64_t step = 1; step <= sharded.steps; ++step) {
                 const absl::Status s =
-                    TakeStep(sharded, world.rank(), step, optimizer);
+                    TakeStep(sharded, world, step, optimizer);
                 if (!s.ok()) return s;
               }
               return optimizer.Synchronize();

@@ -153,7 +153,7 @@ TEST_P(ShardedOptimizerTest, CallsOutOfOrderAreRefusedAndLoseNothing) {
                 StatusIs(refused, "between BeginStep and Finish"));
     EXPECT_THAT(optimizer.BeginStep(0),
                 StatusIs(absl::StatusCode::kInvalidArgument, "got 0"));
-    absl::Status s = testing::TakeStep(sharded, world.rank(), 1, optimizer);
+    absl::Status s = testing::TakeStep(sharded, world, 1, optimizer);
     if (!s.ok()) return s;
     std::vector<float> late(32);
     EXPECT_THAT(optimizer.BindParameter(1, late.data()),

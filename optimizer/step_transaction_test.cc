@@ -95,14 +95,14 @@ class StepTransactionTest : public ::testing::TestWithParam<RuntimeCase> {
                     ->BindParameter(p, own[static_cast<size_t>(p)].data());
             if (!s.ok()) return s;
           }
-          absl::Status s = TakeStep(sharded, rank, 1, **optimizer);
+          absl::Status s = TakeStep(sharded, world, 1, **optimizer);
           if (s.ok()) s = (*optimizer)->Synchronize();
           if (!s.ok()) return s;
           const std::vector<ParameterBytes> before = own;
           EXPECT_THAT(bad(sharded, world, **optimizer), want)
               << "rank " << ToInt(rank);
           EXPECT_TRUE(own == before) << "rank " << ToInt(rank);
-          s = TakeStep(sharded, rank, 2, **optimizer);
+          s = TakeStep(sharded, world, 2, **optimizer);
           return s.ok() ? (*optimizer)->Synchronize() : s;
         });
     EXPECT_THAT(run.results, Each(IsOk()));

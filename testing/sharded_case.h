@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/collective.h"
 #include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
@@ -66,6 +67,9 @@ struct ShardedCase {
   std::vector<ExtraCheckIn> extra_check_ins;
   // Every rank has such a scaler, by whose scale gradients are multiplied.
   std::optional<GradScalerOptions> scaler;
+  // Tasks of a rank that check gradients in beside one another; a parameter's
+  // come from one of them.
+  int32_t hook_tasks = 1;
   // A step that fails ends the run, or is noted and the next one begins.
   bool goes_on_after_errors = false;
   // Whether `rank` has a gradient for parameter `p` in `step`, which counts
@@ -120,10 +124,11 @@ struct ShardedRun {
 ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
                       const std::string& plugin_options = "");
 
-// One step of `optimizer` for the program of `rank`: all check-ins in an order
-// of the rank's own, Finish, Step.
-absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
-                      ShardedOptimizer& optimizer, double loss_scale = 1);
+// One step of `optimizer` for the program of the own rank of `world`: all
+// check-ins in an order of the rank's own, Finish, Step.
+absl::Status TakeStep(const ShardedCase& sharded, Collective& world,
+                      int64_t step, ShardedOptimizer& optimizer,
+                      double loss_scale = 1);
 
 // What every rank's parameters must be, [rank][parameter], every outcome and
 // every step's result.

@@ -1,6 +1,11 @@
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "collectives/runtime/runtime.h"
 #include "optimizer/compute/convert.h"
 #include "testing/seeded_random.h"
 #include "testing/sharded_case.h"
@@ -30,6 +35,33 @@ absl::Status CheckIn(const ParameterSpec& spec, int32_t p,
   if (gradient.sum.empty()) gradient.sum.resize(fresh.size());
   AddGradient(type, fresh, gradient.sum.data());
   return optimizer.GradientReady(p, gradient.sum.data(), count, type);
+}
+
+// Calls `check_in` for all of `order`, which so many tasks share, and returns
+// the first error of one.
+absl::Status CheckInAll(Runtime& runtime, int32_t task_count,
+                        const std::vector<int32_t>& order,
+                        const std::function<absl::Status(int32_t)>& check_in) {
+  const auto stride = static_cast<size_t>(task_count);
+  std::vector<absl::Status> results(stride);
+  const auto share = [&](size_t first) {
+    for (size_t i = first; i < order.size() && results[first].ok();
+         i += stride) {
+      results[first] = check_in(order[i]);
+    }
+  };
+  std::vector<std::unique_ptr<Task>> tasks;
+  for (size_t first = 1; first < stride; ++first) {
+    tasks.push_back(runtime.Start(absl::StrCat("hooks ", first),
+                                  TaskKind::kProgram,
+                                  [&share, first] { share(first); }));
+  }
+  share(0);
+  for (const std::unique_ptr<Task>& task : tasks) task->Join();
+  for (const absl::Status& result : results) {
+    if (!result.ok()) return result;
+  }
+  return absl::OkStatus();
 }
 
 // One rank's part of a run.
@@ -91,15 +123,17 @@ class RankProgram {
   }
 
   absl::StatusOr<StepOutcome> OneStep(int64_t step, double loss_scale) {
-    absl::Status s =
-        TakeStep(sharded_, world_.rank(), step, *optimizer_, loss_scale);
+    absl::Status s = TakeStep(sharded_, world_, step, *optimizer_, loss_scale);
     if (!s.ok()) return s;
     absl::StatusOr<StepOutcome> outcome = optimizer_->Outcome();
     if (!outcome.ok()) return outcome.status();
-    // What is gathered eagerly has come.
-    if (sharded_.options.gather == GatherMode::kEager) return outcome;
+    // What is gathered eagerly has come. What is not waited for here is by the
+    // next BeginStep.
+    if (sharded_.options.gather == GatherMode::kEager || step % 3 == 1) {
+      return outcome;
+    }
     for (size_t p = 0; p < sharded_.specs.size(); ++p) {
-      s = step % 2 == 1 ? optimizer_->WaitForParameters(static_cast<int32_t>(p))
+      s = step % 3 == 2 ? optimizer_->WaitForParameters(static_cast<int32_t>(p))
                         : optimizer_->WaitForParameters(sharded_.specs[p].name);
       if (!s.ok()) return s;
     }
@@ -115,13 +149,15 @@ class RankProgram {
 
 }  // namespace
 
-absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
-                      ShardedOptimizer& optimizer, double loss_scale) {
+absl::Status TakeStep(const ShardedCase& sharded, Collective& world,
+                      int64_t step, ShardedOptimizer& optimizer,
+                      double loss_scale) {
   if (absl::Status s = optimizer.BeginStep(sharded.micro_batches); !s.ok()) {
     return s;
   }
   absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
   if (!mesh.ok()) return mesh.status();
+  const Rank rank = world.rank();
   std::vector<CallerGradient> gradients(sharded.specs.size());
   std::vector<int32_t> order;
   for (size_t p = 0; p < gradients.size(); ++p) {
@@ -137,15 +173,16 @@ absl::Status TakeStep(const ShardedCase& sharded, Rank rank, int64_t step,
   // A kSyncOnly parameter may check in once more than there are micro-batches.
   for (int32_t m = 0; m <= sharded.micro_batches; ++m) {
     random.Shuffle(order);
-    for (const int32_t p : order) {
+    const auto check_in = [&](int32_t p) -> absl::Status {
       CallerGradient& gradient = gradients[static_cast<size_t>(p)];
-      if (m >= gradient.check_ins) continue;
-      const absl::Status s =
-          CheckIn(sharded.specs[static_cast<size_t>(p)], p,
-                  GradientOf(sharded, rank, p, step, m, loss_scale), gradient,
-                  optimizer);
-      if (!s.ok()) return s;
-    }
+      if (m >= gradient.check_ins) return absl::OkStatus();
+      return CheckIn(sharded.specs[static_cast<size_t>(p)], p,
+                     GradientOf(sharded, rank, p, step, m, loss_scale),
+                     gradient, optimizer);
+    };
+    const absl::Status s =
+        CheckInAll(world.runtime(), sharded.hook_tasks, order, check_in);
+    if (!s.ok()) return s;
   }
   for (const ExtraCheckIn& extra : sharded.extra_check_ins) {
     if (extra.rank != rank || extra.step != step) continue;

@@ -113,8 +113,7 @@ class Search {
 
  private:
   bool Enough() const {
-    return static_cast<int64_t>(summary_.failures.size()) >=
-           options_.failure_count_max;
+    return summary_.failure_count >= options_.failure_count_max;
   }
 
   // Children take turns with the seeds, so that each has a share of slow ones.
@@ -178,7 +177,9 @@ class Search {
     // A sum, because runs come in any order.
     summary_.hash += MixBits(run.trace_hash + run.seed);
     hashes_.insert(run.trace_hash);
-    if (!run.result.ok()) summary_.failures.push_back(std::move(run));
+    if (run.result.ok()) return;
+    ++summary_.failure_count;
+    summary_.failures.push_back(std::move(run));
   }
 
   ExploreSummary Finish() {
@@ -187,6 +188,8 @@ class Search {
               [](const RecordedRun& a, const RecordedRun& b) {
                 return a.seed < b.seed;
               });
+    const auto kept = static_cast<size_t>(options_.failure_count_max);
+    if (summary_.failures.size() > kept) summary_.failures.resize(kept);
     return std::move(summary_);
   }
 

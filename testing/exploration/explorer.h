@@ -21,18 +21,19 @@ struct ExploreOptions {
   uint64_t first_seed = 1;
   int64_t seed_count = 0;  // >= 1.
   int32_t processes = 1;   // >= 1.
-  // No more seeds are begun after so many failures, >= 1.
+  // The search ends soon after so many failures, >= 1, and these are kept.
   int64_t failure_count_max = 1;
 };
 
 struct ExploreSummary {
   int64_t run_count = 0;
+  int64_t failure_count = 0;
   int64_t distinct_count = 0;  // Of the schedules of these runs.
   uint64_t choice_count_min = std::numeric_limits<uint64_t>::max();
   uint64_t choice_count_max = 0;
   // Of the traces of all runs, whatever process ran which.
   uint64_t hash = 0;
-  std::vector<RecordedRun> failures;  // Ascending by seed.
+  std::vector<RecordedRun> failures;  // The first, ascending by seed.
 };
 
 // kInvalidArgument for options out of range. If the experiment does not hold

@@ -88,6 +88,7 @@ class VariedExperiment final : public Experiment {
       expected.refusal = mesh.refusal;
     }
     ShardedCase& sharded = expected.sharded;
+    sharded.hook_tasks = 1 + static_cast<int32_t>(random.Below(3));
     if (random.OneIn(4)) {
       // Of the last step: an earlier one may fail for another reason.
       const Mesh parsed = *Mesh::Parse(sharded.mesh);
@@ -125,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
     expected.sharded.hosts.push_back(
         absl::StrCat("host", rank / options.lanes_per_node));
   }
+  expected.sharded.hook_tasks = 2;
   absl::StatusOr<UnshardedRun> unsharded = RunUnsharded(expected.sharded);
   if (!unsharded.ok()) return unsharded.status();
   expected.unsharded = *std::move(unsharded);

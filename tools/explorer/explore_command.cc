@@ -73,7 +73,7 @@ int Search(const ExploreFlags& flags, std::ostream& out, std::ostream& errors) {
     const absl::Status kept = KeepTrace(**experiment, flags, failed, out);
     if (!kept.ok()) return Refuse(kept, errors);
   }
-  const auto failure_count = static_cast<int64_t>(summary->failures.size());
+  const int64_t failure_count = summary->failure_count;
   out << summary->run_count << " runs of " << summary->distinct_count
       << " schedules, " << summary->choice_count_min << " to "
       << summary->choice_count_max
