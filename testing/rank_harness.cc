@@ -87,8 +87,11 @@ RankRun RunOnRanks(const RankRunOptions& options,
        .stack_bytes = options.stack_bytes,
        .scheduler = options.runtime.scheduler,
        .choice_count_max = options.runtime.choice_count_max});
-  const absl::Status ended = runtime->Run(
-      [&] { run.results = RunPrograms(*runtime, options, program); });
+  const absl::Status ended = runtime->Run([&] {
+    const absl::Time begin = runtime->Now();
+    run.results = RunPrograms(*runtime, options, program);
+    run.simulated = runtime->Now() - begin;
+  });
   run.trace_hash = runtime->trace_hash();
   run.choice_count = runtime->choice_count();
   for (absl::Status& result : run.results) {

@@ -86,6 +86,9 @@ struct RankRun {
   // Of the simulated runtime: equal for equal programs and seeds.
   uint64_t trace_hash = 0;
   uint64_t choice_count = 0;
+  // How far the clock of the simulated runtime went. Not at all in a run in
+  // which nothing waited for its deadline.
+  absl::Duration simulated;
 };
 
 // What a rank's program finds around it.

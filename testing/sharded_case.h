@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "collectives/collective.h"
 #include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
@@ -109,8 +110,10 @@ ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
 
 struct ShardedRun {
   std::vector<absl::Status> results;  // In rank order.
+  // As those of a RankRun.
   uint64_t trace_hash = 0;
   uint64_t choice_count = 0;
+  absl::Duration simulated;
   // [rank][parameter], after the last step; empty where it does not live.
   std::vector<std::vector<ParameterBytes>> parameters;
   // [rank][step - 1]; the default outcome of a step that failed.

@@ -225,6 +225,7 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
   run.results = std::move(ranks.results);
   run.trace_hash = ranks.trace_hash;
   run.choice_count = ranks.choice_count;
+  run.simulated = ranks.simulated;
   return run;
 }
 

@@ -3,8 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "collectives/runtime/sim_scheduler.h"
 #include "testing/combination/combination_mesh.h"
 #include "testing/rank_harness.h"
@@ -34,6 +36,19 @@ absl::Status CheckRefused(const ShardedRun& run, const std::string& reason) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRun(const Expectation& expected, const ShardedRun& run) {
+  const absl::Status held =
+      expected.refusal.empty()
+          ? CheckSameRun(expected.sharded, run, expected.unsharded)
+          : CheckRefused(run, expected.refusal);
+  if (!held.ok()) return held;
+  // The clock moves when nothing can run, and here nobody has to wait for it.
+  if (run.simulated == absl::ZeroDuration()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "a wait was ended by its deadline and not by what it waited for, after ",
+      absl::FormatDuration(run.simulated), ": want every wait woken"));
+}
+
 ExploredRun RunExpected(const Expectation& expected,
                         const ExploredSchedule& schedule, uint64_t seed) {
   // In half of the runs small operations are not run inside a post, but as late
@@ -46,12 +61,9 @@ ExploredRun RunExpected(const Expectation& expected,
                   .scheduler = &schedule.scheduler,
                   .choice_count_max = schedule.choice_count_max},
                  plugin_options);
-  return {
-      .result = expected.refusal.empty()
-                    ? CheckSameRun(expected.sharded, run, expected.unsharded)
-                    : CheckRefused(run, expected.refusal),
-      .trace_hash = run.trace_hash,
-      .choice_count = run.choice_count};
+  return {.result = CheckRun(expected, run),
+          .trace_hash = run.trace_hash,
+          .choice_count = run.choice_count};
 }
 
 class StepExperiment final : public Experiment {
