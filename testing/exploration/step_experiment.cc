@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/sim_scheduler.h"
+#include "optimizer/plan.h"
 #include "testing/combination/combination_mesh.h"
 #include "testing/rank_harness.h"
 #include "testing/run_difference.h"
@@ -139,6 +140,10 @@ absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
         absl::StrCat("host", rank / options.lanes_per_node));
   }
   expected.sharded.hook_tasks = 2;
+  const absl::StatusOr<Plan> plan =
+      Plan::Create(expected.sharded.specs, *mesh,
+                   HostsOf(expected.sharded, *mesh), expected.sharded.options);
+  if (!plan.ok()) return plan.status();
   absl::StatusOr<UnshardedRun> unsharded = RunUnsharded(expected.sharded);
   if (!unsharded.ok()) return unsharded.status();
   expected.unsharded = *std::move(unsharded);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "collectives/data_type.h"
@@ -142,7 +143,10 @@ absl::StatusOr<ExploreFlags> ParseExploreFlags(
   AddExperimentFlags(flags.experiment, choices, table);
   if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
   if (table.help_wanted()) flags.help = table.Help();
-  if (table.given("replay") && arguments.size() > 2) {
+  // "--replay=FILE", or "--replay FILE".
+  if (table.given("replay") &&
+      arguments.size() !=
+          (absl::StrContains(arguments.front(), '=') ? size_t{1} : 2)) {
     return absl::InvalidArgumentError(
         "--replay: want no other flag, since the trace says what is run");
   }

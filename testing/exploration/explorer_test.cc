@@ -1,0 +1,196 @@
+#include "testing/exploration/explorer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/runtime/runtime.h"
+#include "collectives/runtime/sim_runtime.h"
+#include "testing/exploration/seeded_schedule.h"
+#include "testing/status_matchers.h"
+
+namespace muonshard::testing {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+// What goes wrong when two tasks read a number before either writes it.
+enum class Fault { kNone, kLostUpdate, kCrash, kEndless };
+
+// Four tasks that each add to a number some times.
+class Adding final : public Experiment {
+ public:
+  explicit Adding(Fault fault) : fault_(fault) {}
+
+  ExploredRun Run(const ExploredSchedule& schedule,
+                  uint64_t seed) const override {
+    const auto runtime =
+        SimRuntime::Create({.scheduler = &schedule.scheduler,
+                            .choice_count_max = schedule.choice_count_max});
+    int number = 0;
+    const absl::Status ended =
+        runtime->Run([&] { number = AddInTasks(*runtime); });
+    ExploredRun run = {.result = ended,
+                       .trace_hash = runtime->trace_hash() + seed,
+                       .choice_count = runtime->choice_count()};
+    if (run.result.ok() && number != kTasks * kTimes) {
+      run.result = absl::DataLossError(
+          absl::StrCat("want ", kTasks * kTimes, ", got ", number));
+    }
+    return run;
+  }
+
+ private:
+  static constexpr int kTasks = 4;
+  static constexpr int kTimes = 5;
+
+  int AddInTasks(Runtime& runtime) const {
+    const std::unique_ptr<Mutex> mutex = runtime.NewMutex();
+    int number = 0;
+    std::vector<std::unique_ptr<Task>> tasks;
+    for (int i = 0; i < kTasks; ++i) {
+      tasks.push_back(runtime.Start("adds", TaskKind::kProgram, [&] {
+        for (int time = 0; time < kTimes; ++time) Add(runtime, *mutex, number);
+      }));
+    }
+    for (const auto& task : tasks) task->Join();
+    return number;
+  }
+
+  void Add(Runtime& runtime, Mutex& mutex, int& number) const {
+    MutexLock lock(mutex);
+    const int read = number;
+    if (fault_ != Fault::kNone) {
+      mutex.Unlock();
+      mutex.Lock();
+    }
+    if (number != read && fault_ == Fault::kCrash) raise(SIGKILL);
+    while (number != read && fault_ == Fault::kEndless) runtime.Yield();
+    number = read + 1;
+  }
+
+  const Fault fault_;
+};
+
+ExploreSummary Search(Fault fault, const ExploreOptions& options) {
+  absl::StatusOr<ExploreSummary> summary = Explore(Adding(fault), options);
+  EXPECT_THAT(summary, IsOk());
+  return summary.value_or(ExploreSummary());
+}
+
+TEST(Explorer, WhatIsRightHoldsUnderEverySchedule) {
+  const ExploreSummary summary =
+      Search(Fault::kNone, {.seed_count = 300, .processes = 2});
+  EXPECT_THAT(summary.failures, IsEmpty());
+  EXPECT_EQ(summary.run_count, 300);
+  EXPECT_GT(summary.distinct_count, 290);
+  EXPECT_GT(summary.choice_count_min, 20u);
+  EXPECT_LE(summary.choice_count_min, summary.choice_count_max);
+}
+
+TEST(Explorer, TheSameSeedsGiveTheSameRunsInAnyNumberOfProcesses) {
+  const auto hash = [](uint64_t first_seed, int32_t processes) {
+    return Search(Fault::kNone, {.first_seed = first_seed,
+                                 .seed_count = 100,
+                                 .processes = processes})
+        .hash;
+  };
+  EXPECT_EQ(hash(1, 1), hash(1, 1));
+  EXPECT_EQ(hash(1, 1), hash(1, 3));
+  EXPECT_NE(hash(1, 1), hash(2, 1));
+}
+
+TEST(Explorer, AFaultIsFoundReplayedAndShrunk) {
+  const ExploreSummary summary =
+      Search(Fault::kLostUpdate,
+             {.seed_count = 1000, .processes = 2, .failure_count_max = 3});
+  ASSERT_THAT(summary.failures, SizeIs(3));
+  EXPECT_LT(summary.run_count, 1000);
+  for (const RecordedRun& failed : summary.failures) {
+    EXPECT_EQ(failed.result.code(), absl::StatusCode::kDataLoss);
+    for (int time = 0; time < 3; ++time) {
+      const RecordedRun again = Replay(Adding(Fault::kLostUpdate), failed);
+      EXPECT_EQ(again.trace_hash, failed.trace_hash);
+      EXPECT_EQ(again.result, failed.result);
+      EXPECT_EQ(again.trace, failed.trace);
+    }
+    const RecordedRun shortest =
+        Shrink(Adding(Fault::kLostUpdate), failed, 10'000);
+    EXPECT_EQ(shortest.result.code(), absl::StatusCode::kDataLoss);
+    // One deviation suffices: another task runs between reading and writing.
+    EXPECT_THAT(*shortest.trace, SizeIs(1));
+    EXPECT_EQ(Replay(Adding(Fault::kLostUpdate), shortest).trace_hash,
+              shortest.trace_hash);
+    EXPECT_THAT(Replay(Adding(Fault::kNone), shortest).result, IsOk());
+  }
+}
+
+TEST(Explorer, EveryKindOfScheduleFindsTheFault) {
+  std::set<std::string> kinds;
+  const ExploreSummary summary =
+      Search(Fault::kLostUpdate, {.seed_count = 200, .failure_count_max = 200});
+  for (const RecordedRun& failed : summary.failures) {
+    kinds.insert(ScheduleKindName(failed.seed));
+  }
+  EXPECT_THAT(kinds, SizeIs(kScheduleKinds));
+}
+
+TEST(Explorer, ACrashIsAFailureWithATraceThatCrashesAgain) {
+  const ExploreSummary summary =
+      Search(Fault::kCrash,
+             {.seed_count = 200, .processes = 2, .failure_count_max = 4});
+  ASSERT_THAT(summary.failures, SizeIs(4));
+  for (const RecordedRun& failed : summary.failures) {
+    EXPECT_THAT(failed.result,
+                StatusIs(absl::StatusCode::kInternal, "signal 9"));
+    ASSERT_TRUE(failed.trace.has_value());
+    EXPECT_THAT(Replay(Adding(Fault::kCrash), failed).result,
+                StatusIs(absl::StatusCode::kInternal, "signal 9"));
+    EXPECT_THAT(*Shrink(Adding(Fault::kCrash), failed, 10'000).trace,
+                SizeIs(1));
+  }
+}
+
+TEST(Explorer, ARunWithoutAnEndIsAFailure) {
+  const ExploreSummary summary =
+      Search(Fault::kEndless, {.seed_count = 100, .failure_count_max = 1});
+  ASSERT_THAT(summary.failures, Not(IsEmpty()));
+  EXPECT_THAT(summary.failures[0].result,
+              StatusIs(absl::StatusCode::kFailedPrecondition, "no end after"));
+}
+
+TEST(Explorer, ShrinkingKeepsToItsBudget) {
+  const ExploreSummary summary =
+      Search(Fault::kLostUpdate, {.seed_count = 100, .failure_count_max = 1});
+  ASSERT_THAT(summary.failures, Not(IsEmpty()));
+  const RecordedRun& failed = summary.failures[0];
+  EXPECT_EQ(Shrink(Adding(Fault::kLostUpdate), failed, 0).trace, failed.trace);
+}
+
+TEST(Explorer, RefusesABudgetOfNothing) {
+  const auto refused = [](const ExploreOptions& options) {
+    return Explore(Adding(Fault::kNone), options).status();
+  };
+  EXPECT_THAT(refused({.seed_count = 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "seeds: want 1 or more, got 0"));
+  EXPECT_THAT(refused({.seed_count = 1, .processes = 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "processes: want 1 or more, got 0"));
+  EXPECT_THAT(refused({.seed_count = 1, .failure_count_max = 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "failures: want 1 or more, got 0"));
+}
+
+}  // namespace
+}  // namespace muonshard::testing
