@@ -141,7 +141,7 @@ class Source:
         if callee.text in _INTEGER_CALLS:
             return "integer"
         if callee.text in ("begin", "end"):
-            return "iterator"
+            return None  # A range from its end to its begin only crashes.
         return f"{callee.text}()"
 
     def is_text_only(self, i):
