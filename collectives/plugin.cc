@@ -43,6 +43,10 @@ class LoadedPlugin final : public Plugin {
   absl::string_view build() const override { return instance_->table().build; }
   absl::string_view path() const override { return instance_->path(); }
 
+  absl::StatusOr<std::string> Report() const override {
+    return instance_->Report();
+  }
+
   absl::StatusOr<std::unique_ptr<Collective>> NewGroup(
       const GroupConfig& config) override {
     return NewPluginGroup(instance_, config);

@@ -70,6 +70,10 @@ class Plugin {
   virtual absl::string_view build() const = 0;  // Version, for a person.
   virtual absl::string_view path() const = 0;   // Of the shared object.
 
+  // What the plugin tells of itself, one "name: value" a line; empty for one
+  // that tells nothing.
+  virtual absl::StatusOr<std::string> Report() const = 0;
+
   // Joins the group; returns when all its ranks have. A collective call.
   virtual absl::StatusOr<std::unique_ptr<Collective>> NewGroup(
       const GroupConfig& config) = 0;

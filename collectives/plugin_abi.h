@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 #define MUONSHARD_ABI_MAJOR 1u
-#define MUONSHARD_ABI_MINOR 1u
+#define MUONSHARD_ABI_MINOR 2u
 #define MUONSHARD_ENTRY_NAME "muonshard_plugin_entry_v1"
 /* Before the definition of the entry. */
 #define MUONSHARD_EXPORT __attribute__((visibility("default")))
@@ -377,6 +377,13 @@ typedef struct muonshard_plugin_table {
    * work. Null or missing where a plugin has no device memory. */
   muonshard_code (*work_after)(muonshard_work work, void* device_stream,
                                muonshard_status* status);
+
+  /* Since minor 2. What the plugin tells of itself, for tests and people: one
+   * "name: value" a line. Writes at most `capacity` bytes, without an ending
+   * zero; *bytes is the size of the whole text. May be null. */
+  muonshard_code (*report)(muonshard_plugin plugin, char* text,
+                           uint64_t capacity, uint64_t* bytes,
+                           muonshard_status* status);
 } muonshard_plugin_table;
 
 /* The exported symbol. Returns null and fills `status` on failure. */

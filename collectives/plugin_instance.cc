@@ -1,5 +1,7 @@
 #include "collectives/plugin_instance.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,6 +10,12 @@
 #include "collectives/plugin_status.h"
 
 namespace muonshard {
+namespace {
+
+// Enough for a dozen ranks; more costs a second call.
+constexpr size_t kReportBytesGuessed = 1024;
+
+}  // namespace
 
 PluginInstance::PluginInstance(std::string path, std::string options,
                                Runtime& runtime)
@@ -60,6 +68,26 @@ absl::StatusOr<muonshard_caps> PluginInstance::Caps() const {
         /*in_operation=*/false);
   }
   return caps;
+}
+
+absl::StatusOr<std::string> PluginInstance::Report() const {
+  if (table_.report == nullptr) return std::string();
+  std::string text(kReportBytesGuessed, '\0');
+  while (true) {
+    muonshard_status status = EmptyPluginStatus();
+    uint64_t bytes = 0;
+    const muonshard_code code =
+        table_.report(handle_, text.data(), text.size(), &bytes, &status);
+    if (code != MUONSHARD_OK) {
+      return StatusFromPlugin(
+          code, status, absl::StrCat("report of plugin \"", table_.name, "\""),
+          /*in_operation=*/false);
+    }
+    const bool whole = bytes <= text.size();
+    text.resize(bytes);
+    if (whole) return text;
+    // It may have grown since it told its size; then this goes round again.
+  }
 }
 
 }  // namespace muonshard

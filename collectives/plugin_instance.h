@@ -37,6 +37,8 @@ class PluginInstance {
 
   // What the plugin promises on this rank for host memory.
   absl::StatusOr<muonshard_caps> Caps() const;
+  // What the plugin tells of itself; empty where it has no such slot.
+  absl::StatusOr<std::string> Report() const;
 
  private:
   PluginInstance(std::string path, std::string options, Runtime& runtime);

@@ -16,6 +16,7 @@ namespace {
 constexpr std::array<size_t, MUONSHARD_ABI_MINOR + 1> kTableBytes = {
     MUONSHARD_END(muonshard_plugin_table, work_free),
     MUONSHARD_END(muonshard_plugin_table, work_after),
+    MUONSHARD_END(muonshard_plugin_table, report),
 };
 
 // No table is longer: a size above this is no size.

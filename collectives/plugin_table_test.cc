@@ -37,6 +37,20 @@ TEST(PluginTableTest, WhatAnOlderTableLacksIsNull) {
   EXPECT_EQ(table->work_free, given.work_free);
 }
 
+TEST(PluginTableTest, EachMinorVersionEndsWithItsOwnSlot) {
+  muonshard_plugin_table given = SoloTable();
+  ASSERT_NE(given.report, nullptr);
+  given.abi_minor = 1;
+  given.header.size = MUONSHARD_END(muonshard_plugin_table, work_after);
+  const absl::StatusOr<muonshard_plugin_table> table = ReadPluginTable(given);
+  ASSERT_THAT(table, IsOk());
+  EXPECT_EQ(table->report, nullptr);
+  // A table of minor 2 must be as long as that version.
+  given.abi_minor = 2;
+  EXPECT_THAT(ReadPluginTable(given),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "long"));
+}
+
 TEST(PluginTableTest, ATableShorterThanItsVersionIsRefused) {
   muonshard_plugin_table given = SoloTable();
   given.header.size = MUONSHARD_END(muonshard_plugin_table, work_free);

@@ -99,10 +99,9 @@ TEST_F(PluginTest, AnEntryMayLogBeforeAnythingElse) {
 }
 
 TEST_F(PluginTest, ATruncatedTableIsRefusedWithBothSizes) {
-  ExpectRefused(
-      "truncated_table",
-      {absl::StrCat(MUONSHARD_END(muonshard_plugin_table, post)),
-       absl::StrCat(MUONSHARD_END(muonshard_plugin_table, work_after))});
+  ExpectRefused("truncated_table",
+                {absl::StrCat(MUONSHARD_END(muonshard_plugin_table, post)),
+                 absl::StrCat(MUONSHARD_END(muonshard_plugin_table, report))});
 }
 
 TEST_F(PluginTest, AnEmptySlotIsRefusedByName) {
@@ -250,6 +249,33 @@ TEST_F(PluginTest, CapabilitiesThatThePluginCannotTellAreItsError) {
   EXPECT_THAT(group, StatusIs(absl::StatusCode::kInternal, "no device to ask"));
   EXPECT_THAT(std::string(group.status().message()),
               HasSubstr("capabilities of plugin"));
+}
+
+TEST_F(PluginTest, AReportLongerThanTheFirstGuessComesWhole) {
+  const auto plugin = OpenPath(PathOf("solo"));
+  ASSERT_THAT(plugin, IsOk());
+  std::string wanted;
+  for (int i = 0; i < 1000; ++i) wanted += "solo: 1\n";
+  const auto report = (*plugin)->Report();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(*report, wanted);
+}
+
+TEST_F(PluginTest, APluginOfAnOlderMinorVersionReportsNothing) {
+  const auto plugin = OpenPath(PathOf("older_minor"));
+  ASSERT_THAT(plugin, IsOk());
+  const auto report = (*plugin)->Report();
+  ASSERT_THAT(report, IsOk());
+  EXPECT_EQ(*report, "");
+}
+
+TEST_F(PluginTest, AReportThatThePluginCannotMakeIsItsError) {
+  const auto plugin = OpenPath(PathOf("solo"), "{\"no report\": true}");
+  ASSERT_THAT(plugin, IsOk());
+  const auto report = (*plugin)->Report();
+  EXPECT_THAT(report, StatusIs(absl::StatusCode::kInternal, "nothing to tell"));
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr("report of plugin \"solo\""));
 }
 
 TEST_F(PluginTest, AGroupMayUseTheCallersStore) {

@@ -143,6 +143,7 @@ static inline void abi_plugin_table(abi_text* text) {
   ABI_FIELD(muonshard_plugin_table, work_then);
   ABI_FIELD(muonshard_plugin_table, work_free);
   ABI_FIELD(muonshard_plugin_table, work_after);
+  ABI_FIELD(muonshard_plugin_table, report);
 }
 
 #endif /* COLLECTIVES_TESTING_ABI_STRUCTS_H_ */

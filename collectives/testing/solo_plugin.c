@@ -15,7 +15,8 @@ struct muonshard_plugin_s {
   const muonshard_host* host;
   muonshard_mutex mutex; /* guards all communicators and works */
   muonshard_condition changed;
-  int without_caps; /* `caps` fails */
+  int without_caps;   /* `caps` fails */
+  int without_report; /* `report` fails */
 };
 
 struct muonshard_comm_s {
@@ -136,6 +137,7 @@ static muonshard_code open_plugin(const muonshard_host* host,
   }
   opened->host = host;
   opened->without_caps = strstr(options, "no caps") != NULL;
+  opened->without_report = strstr(options, "no report") != NULL;
   opened->mutex = host->mutex_new(host->context);
   opened->changed = host->condition_new(host->context);
   *plugin = opened;
@@ -348,9 +350,25 @@ static void work_free(muonshard_work work) {
   unlock(plugin, NULL);
 }
 
+static muonshard_code report(muonshard_plugin plugin, char* text,
+                             uint64_t capacity, uint64_t* bytes,
+                             muonshard_status* status) {
+  if (plugin->without_report) {
+    return give(status, status_of(MUONSHARD_E_SYSTEM, "nothing to tell", 0));
+  }
+  /* Longer than a reader's first guess: it must ask for the rest. */
+  const char line[] = "solo: 1\n";
+  const uint64_t line_bytes = sizeof(line) - 1;
+  *bytes = 1000 * line_bytes;
+  for (uint64_t i = 0; i < *bytes && i < capacity; ++i) {
+    text[i] = line[i % line_bytes];
+  }
+  return MUONSHARD_OK;
+}
+
 muonshard_plugin_table SoloTable(void) {
   const muonshard_plugin_table table = {
-      .header = {MUONSHARD_END(muonshard_plugin_table, work_after), 0},
+      .header = {MUONSHARD_END(muonshard_plugin_table, report), 0},
       .abi_major = MUONSHARD_ABI_MAJOR,
       .abi_minor = MUONSHARD_ABI_MINOR,
       .name = "solo",
@@ -368,6 +386,7 @@ muonshard_plugin_table SoloTable(void) {
       .work_wait = work_wait,
       .work_then = work_then,
       .work_free = work_free,
+      .report = report,
   };
   return table;
 }

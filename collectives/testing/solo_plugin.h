@@ -5,10 +5,11 @@
  * Calls        An operation ends when its ready events have happened and every
  *              earlier one of its communicator has ended; data is copied.
  *              Reductions of one contribution are that contribution.
- * On request   Options that contain "refuse" fail `open`, "no caps" `caps`. A
- *              group named "refused" is not made, one named "uncounted" has no
- *              counters. A call labelled
- *              "refused" fails its post, one labelled "lost" gets no work.
+ *              Its report is "solo: 1" on each of a thousand lines.
+ * On request   Options that contain "refuse" fail `open`, "no caps" `caps`,
+ *              "no report" `report`. A group named "refused" is not made, one
+ *              named "uncounted" has no counters. A call labelled "refused"
+ *              fails its post, one labelled "lost" gets no work.
  *              Each post writes "post of COUNT" to the log, each `close`
  *              "closed". */
 #ifndef COLLECTIVES_TESTING_SOLO_PLUGIN_H_

@@ -24,10 +24,30 @@ Communicator::Communicator(std::shared_ptr<Domain> domain,
       condition_(domain_->host()),
       service_condition_(domain_->host()),
       poster_(identity.program),
-      bytes_sent_to_(static_cast<size_t>(group_->size())) {}
+      bytes_sent_to_(static_cast<size_t>(group_->size())) {
+  laboratory().CommunicatorMade();
+}
 
 Communicator::~Communicator() {
+  laboratory().CommunicatorGone();
   for (void* memory : memory_) operator delete(memory, kMemoryAlignment);
+}
+
+Outcome Communicator::death() const {
+  const Outcome* const death = laboratory().DeathOf(identity_.program_rank);
+  if (death == nullptr) return {};
+  Outcome outcome = *death;
+  outcome.rank = rank();
+  return outcome;
+}
+
+Outcome Communicator::failure() const {
+  return dead() ? death() : group_->failure();
+}
+
+void Communicator::Abort(const Outcome& reason) {
+  // The program passes on what it was told of another group.
+  if (!dead()) group_->Break(reason, group_->CulpritsOf({rank()}));
 }
 
 void Communicator::Leave(HostLock& lock) {
@@ -77,15 +97,16 @@ void Communicator::WorkEnded(Work& work) {
 }
 
 int64_t Communicator::earliest_deadline() const {
-  // What is left of a broken group ends as soon as it can, deadline or not.
-  const bool none = deadlines_.empty() || group_->broken();
+  // What is left of a broken group, or of a dead rank, ends as soon as it can,
+  // deadline or not.
+  const bool none = deadlines_.empty() || group_->broken() || dead();
   return none ? kNever : deadlines_.begin()->first;
 }
 
 bool Communicator::CheckDeadlines() {
   if (earliest_deadline() == kNever) return false;
   if (earliest_deadline() > domain_->host().Now()) return false;
-  group_->Break(group_->DeadlinePassed(*deadlines_.begin()->second));
+  group_->BreakAtDeadline(*deadlines_.begin()->second);
   return true;
 }
 
@@ -119,10 +140,10 @@ void Communicator::StartService() {
   if (task == nullptr) {
     service_ = Service::kNone;
     stop_ = true;
-    group_->Break({.code = MUONSHARD_E_SYSTEM,
-                   .text = "rank " + std::to_string(rank()) + " of group " +
-                           Quoted(group_->name()) + " cannot start a task",
-                   .rank = rank()});
+    Abort({.code = MUONSHARD_E_SYSTEM,
+           .text = "rank " + std::to_string(rank()) + " of group " +
+                   Quoted(group_->name()) + " cannot start a task",
+           .rank = rank()});
   } else {
     self.release();  // Of the task from here on.
     service_ = Service::kRunning;

@@ -17,6 +17,7 @@
 
 #include "plugins/loopback/domain.h"
 #include "plugins/loopback/host.h"
+#include "plugins/loopback/laboratory.h"
 #include "plugins/loopback/options.h"
 #include "plugins/loopback/outcome.h"
 #include "plugins/loopback/work.h"
@@ -33,6 +34,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     int32_t program_rank = 0;  // In the world, for reports.
     uint64_t program = 0;      // The task that runs the rank's code.
     Options options;
+    std::shared_ptr<Laboratory> laboratory;  // Of its plugin.
   };
 
   Communicator(std::shared_ptr<Domain> domain, std::shared_ptr<Group> group,
@@ -45,8 +47,20 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Group>& group() const { return group_; }
   const Identity& identity() const { return identity_; }
   int32_t rank() const { return identity_.rank; }
+  Laboratory& laboratory() const { return *identity_.laboratory; }
 
   // The rest wants the mutex held, but for memory.
+
+  // Whether a fault has ended its rank, to which no peer listens any more.
+  bool dead() const {
+    return laboratory().DeathOf(identity_.program_rank) != nullptr;
+  }
+  Outcome death() const;
+  // What its calls return: OK, the fault that its rank died of, or what broke
+  // the group.
+  Outcome failure() const;
+  // Breaks the group, unless the rank is dead.
+  void Abort(const Outcome& reason);
 
   // Leaves the group and returns when no buffer of this rank is in use and the
   // service task has ended.
@@ -73,8 +87,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void WatchDeadlines();
 
   // The task whose posts this rank's peers wait for; 0 if several tasks have
-  // posted, so that none can be told to be the one.
-  uint64_t poster() const { return several_post_ ? 0 : poster_; }
+  // posted, so that none can be told to be the one, or the rank is dead.
+  uint64_t poster() const { return several_post_ || dead() ? 0 : poster_; }
 
   uint64_t NextSplit() { return splits_++; }
 

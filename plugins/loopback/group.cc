@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "plugins/loopback/injection.h"
 #include "plugins/loopback/mismatch.h"
 #include "plugins/loopback/shares.h"
 
@@ -13,6 +14,7 @@ Group::Group(std::shared_ptr<Domain> domain, std::string name, int32_t size)
       name_(std::move(name)),
       size_(size),
       members_(Index(size)),
+      program_ranks_(Index(size), -1),
       left_(Index(size)),
       posted_(Index(size)) {}
 
@@ -25,7 +27,7 @@ void Group::NotifyMembers() {
 void Group::Post(const std::shared_ptr<Work>& work) {
   Communicator& communicator = *work->communicator;
   communicator.WorkPosted(*work, domain_->host().CurrentTask());
-  if (broken()) return EndWork(*work);
+  if (broken() || communicator.dead()) return EndWork(*work);
   const bool message = work->call.pairwise();
   const Slot& slot = message ? PlaceMessage(work) : PlaceAll(work);
   for (size_t index = 0; index < slot.ranks.size(); ++index) {
@@ -86,7 +88,9 @@ void Group::Advance() {
 
 void Group::AdvanceMessages() {
   for (auto& [ranks, pair] : pairs_) {
-    for (const std::shared_ptr<Slot>& slot : pair.slots) {
+    // By index, because the death of a rank takes slots off the end.
+    for (size_t i = 0; i < pair.slots.size(); ++i) {
+      const std::shared_ptr<Slot> slot = pair.slots[i];
       if (slot->state != Slot::State::kGathering || !slot->posted()) continue;
       if (!Agree(*slot)) return;  // Agree has emptied pairs_.
       if (Arrived(*slot)) Start(slot);
@@ -224,11 +228,15 @@ void Group::ShareEnded(const std::shared_ptr<Slot>& slot) {
 }
 
 void Group::Finish(Slot& slot) {
-  const bool message = slot.calls[0]->pairwise();
   EndWorks(slot);
-  if (message) return;  // AdvanceMessages takes it away.
-  slots_.pop_front();
-  ++ended_;
+  if (!slot.calls[0]->pairwise()) {  // AdvanceMessages takes these away.
+    slots_.pop_front();
+    ++ended_;
+  }
+  for (const std::shared_ptr<Work>& work : slot.works) {
+    if (!work->fate.dies_after) continue;
+    Kill(work->communicator->laboratory(), PlaceOf(*work));
+  }
 }
 
 void Group::EndWorks(Slot& slot) {
@@ -240,9 +248,15 @@ void Group::EndWorks(Slot& slot) {
 
 void Group::EndWork(Work& work) {
   work.ended = true;
-  work.outcome = failure_;
-  if (failure_.ok()) work.outcome.sequence = work.sequence;
+  work.outcome = work.communicator->failure();
+  if (work.outcome.ok()) work.outcome.sequence = work.sequence;
   work.communicator->WorkEnded(work);
+  if (broken() && work.fate.dies_after) {
+    domain_->Later([ended = work.shared_from_this()] {
+      HostLock lock(ended->communicator->domain()->mutex());
+      Kill(ended->communicator->laboratory(), PlaceOf(*ended));
+    });
+  }
   if (work.callbacks.empty()) return;
   domain_->Later([ended = work.shared_from_this()] {
     muonshard_status status;

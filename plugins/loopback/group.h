@@ -23,6 +23,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::vector<int32_t> Absent() const;  // Ranks that have not entered.
   // `unfinished`: the rank has works that have not ended.
   void Leave(int32_t rank, bool unfinished);
+  // Withdraws what the rank has posted and what has not started.
+  void MemberDied(int32_t rank);
   // Null for a rank that has not entered or has left.
   Communicator* member(int32_t rank) const { return members_[Index(rank)]; }
 
@@ -60,11 +63,12 @@ class Group : public std::enable_shared_from_this<Group> {
   void ProducerEnded(Work& work);
 
   // The first call decides.
-  void Break(const Outcome& outcome);
+  // `culprits` are ranks of the world that are to blame.
+  void Break(const Outcome& outcome, const std::set<int32_t>& culprits = {});
   bool broken() const { return !failure_.ok(); }
   const Outcome& failure() const { return failure_; }
-  // What breaks the group when the deadline of `work` has passed.
-  Outcome DeadlinePassed(const Work& work) const;
+  // Breaks the group because the deadline of `work` has passed.
+  void BreakAtDeadline(const Work& work);
 
   // Runs a share without the mutex, of `rank` if there is one, else of any
   // other; false if all are taken.
@@ -92,6 +96,11 @@ class Group : public std::enable_shared_from_this<Group> {
   // The split with this number, begun on first use.
   Split& SplitOf(uint64_t number);
   void EraseSplit(uint64_t number) { splits_.erase(number); }
+  // "ranks 1, 2", and who that is in the world where it differs.
+  std::string Names(const std::vector<int32_t>& ranks) const;
+  // "; held up by rank 5 of the world": who is behind `ranks`, or "".
+  std::string Behind(const std::vector<int32_t>& ranks) const;
+  std::set<int32_t> CulpritsOf(const std::vector<int32_t>& ranks) const;
   // OK, or that a rank has left.
   Outcome CheckNobodyLeft() const;
   void NotifyMembers();
@@ -121,8 +130,18 @@ class Group : public std::enable_shared_from_this<Group> {
   void Finish(Slot& slot);
   void EndWorks(Slot& slot);
   void EndWork(Work& work);
+  // Takes the post of a dead rank out of an operation that has not started.
+  void Withdraw(Slot& slot, size_t index);
   Outcome RankLeft(int32_t rank, const std::string& consequence) const;
   const Slot* SlotOf(const Work& work) const;
+  // The ranks without which nothing that `rank` has begun here can end.
+  std::vector<int32_t> LackedBy(int32_t rank) const;
+  void AddCulprits(int32_t rank, std::set<const Communicator*>* visited,
+                   std::set<int32_t>* culprits) const;
+  int32_t ProgramRank(int32_t rank) const {
+    const int32_t known = program_ranks_[Index(rank)];
+    return known < 0 ? rank : known;
+  }
   std::string DescribeSlot(const Slot& slot) const;
 
   const std::shared_ptr<Domain> domain_;
@@ -131,8 +150,10 @@ class Group : public std::enable_shared_from_this<Group> {
 
   int32_t entered_ = 0;
   std::vector<Communicator*> members_;
+  std::vector<int32_t> program_ranks_;  // In the world; -1: not yet known.
   std::vector<bool> left_;
   Outcome failure_;
+  std::set<int32_t> culprits_;  // Set with failure_, if known.
   // Set with failure_, and read without the mutex by shares that run.
   std::atomic<bool> stop_{false};
 

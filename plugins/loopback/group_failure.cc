@@ -1,6 +1,7 @@
 // How a group is entered, left and broken, and what is said about it.
 
 #include <algorithm>
+#include <utility>
 
 #include "plugins/loopback/group.h"
 
@@ -15,6 +16,9 @@ Outcome Group::Enter(Communicator* communicator) {
             .rank = communicator->rank()};
   }
   members_[rank] = communicator;
+  const int32_t program_rank = communicator->identity().program_rank;
+  program_ranks_[rank] = program_rank;
+  communicator->laboratory().Enter(program_rank, communicator);
   ++entered_;
   return {};
 }
@@ -28,7 +32,9 @@ std::vector<int32_t> Group::Absent() const {
 }
 
 void Group::Leave(int32_t rank, bool unfinished) {
-  members_[Index(rank)] = nullptr;
+  Communicator* const gone = std::exchange(members_[Index(rank)], nullptr);
+  gone->laboratory().Leave(program_ranks_[Index(rank)], gone);
+  if (gone->dead()) return;  // Peers go on lacking it.
   left_[Index(rank)] = true;
   // A peer needs this rank if an operation or a split has begun that lacks it.
   bool needed = unfinished || !slots_.empty();
@@ -36,15 +42,58 @@ void Group::Leave(int32_t rank, bool unfinished) {
     const bool member = ranks.first == rank || ranks.second == rank;
     needed = needed || (member && !pair.slots.empty());
   }
-  for (const auto& [number, split] : splits_) needed = needed || !split.made;
+  for (const auto& [number, split] : splits_) {
+    needed = needed || (split.came > 0 && !split.made);
+  }
   if (needed) Break(RankLeft(rank, "before all that was begun had ended"));
 }
 
 Outcome Group::RankLeft(int32_t rank, const std::string& consequence) const {
   return {.code = MUONSHARD_E_ABORTED,
-          .text = "rank " + std::to_string(rank) + " left the group " +
-                  Quoted(name_) + " " + consequence,
+          .text = Names({rank}) + " left the group " + Quoted(name_) + " " +
+                  consequence,
           .rank = rank};
+}
+
+void Group::MemberDied(int32_t rank) {
+  const size_t own = Index(rank);
+  for (const std::shared_ptr<Slot>& slot : slots_) {
+    if (slot->state != Slot::State::kGathering) continue;
+    posted_[own] = std::min(posted_[own], slot->sequence);
+    Withdraw(*slot, own);
+  }
+  while (!slots_.empty() && slots_.back()->empty()) slots_.pop_back();
+  for (auto& [ranks, pair] : pairs_) {
+    if (ranks.first != rank && ranks.second != rank) continue;
+    for (const std::shared_ptr<Slot>& slot : pair.slots) {
+      if (slot->state != Slot::State::kGathering) continue;
+      Withdraw(*slot, ranks.first == rank ? 0 : 1);
+    }
+    while (!pair.slots.empty() && pair.slots.back()->empty()) {
+      pair.slots.pop_back();
+      --open_messages_;
+    }
+  }
+  for (auto& [number, split] : splits_) {
+    if (split.made || !split.requests[own].came) continue;
+    split.requests[own].came = false;
+    --split.came;
+  }
+  members_[own]->condition().NotifyAll();
+}
+
+void Group::Withdraw(Slot& slot, size_t index) {
+  const std::shared_ptr<Work> work = std::exchange(slot.works[index], nullptr);
+  slot.agreed[index] = false;
+  if (work != nullptr) EndWork(*work);
+}
+
+std::string Group::Names(const std::vector<int32_t>& ranks) const {
+  std::vector<int32_t> program_ranks;
+  for (const int32_t rank : ranks) program_ranks.push_back(ProgramRank(rank));
+  const std::string names = RankList(ranks);
+  if (program_ranks == ranks) return names;
+  return names + " (" + RankList(program_ranks) + " of the world)";
 }
 
 Outcome Group::CheckNobodyLeft() const {
@@ -53,9 +102,10 @@ Outcome Group::CheckNobodyLeft() const {
   return RankLeft(static_cast<int32_t>(left - left_.begin()), "before this");
 }
 
-void Group::Break(const Outcome& outcome) {
+void Group::Break(const Outcome& outcome, const std::set<int32_t>& culprits) {
   if (broken()) return;
   failure_ = outcome;
+  culprits_ = culprits;
   stop_ = true;
   // Where shares are in flight, the last of them to end ends the works.
   const auto end = [this](const std::shared_ptr<Slot>& slot) {
@@ -90,7 +140,7 @@ std::string Group::DescribeSlot(const Slot& slot) const {
   return "operation " + std::to_string(slot.sequence);
 }
 
-Outcome Group::DeadlinePassed(const Work& work) const {
+void Group::BreakAtDeadline(const Work& work) {
   // An operation behind another waits for the ranks that the first one lacks.
   const Slot* slot = SlotOf(work);
   std::string text = DescribeSlot(*slot) + ": deadline passed";
@@ -109,15 +159,17 @@ Outcome Group::DeadlinePassed(const Work& work) const {
   const size_t arrived = slot->ranks.size() - missing.size() - unready.size();
   text += "; " + std::to_string(arrived) + " of " +
           std::to_string(slot->ranks.size()) + " ranks arrived";
-  if (!missing.empty()) text += "; missing " + RankList(missing);
+  if (!missing.empty()) text += "; missing " + Names(missing);
   if (!unready.empty()) {
-    text += "; the producers have not ended on " + RankList(unready);
+    text += "; the producers have not ended on " + Names(unready);
   }
-  Outcome outcome{
-      .code = MUONSHARD_E_TIMEOUT, .text = text, .sequence = work.sequence};
-  if (!unready.empty()) outcome.rank = unready[0];
-  if (!missing.empty()) outcome.rank = missing[0];
-  return outcome;
+  std::vector<int32_t> lacked = missing;
+  lacked.insert(lacked.end(), unready.begin(), unready.end());
+  Outcome outcome{.code = MUONSHARD_E_TIMEOUT,
+                  .text = text + Behind(lacked),
+                  .sequence = work.sequence};
+  if (!lacked.empty()) outcome.rank = lacked[0];
+  Break(outcome, CulpritsOf(lacked));
 }
 
 std::vector<int32_t> Group::Lacking(const Work& work) const {

@@ -5,18 +5,21 @@
 namespace muonshard::loopback {
 namespace {
 
+// Below what a wait of so many milliseconds overflows in nanoseconds.
+constexpr uint64_t kValueMax = 1'000'000'000'000;
+
 struct Key {
   const char* name;
   uint64_t Options::*value;
+  uint64_t value_max;
 };
 
 constexpr Key kKeys[] = {
-    {"small_bytes", &Options::small_bytes},
-    {"poll_ms", &Options::poll_ms},
+    {"small_bytes", &Options::small_bytes, kValueMax},
+    {"poll_ms", &Options::poll_ms, kValueMax},
+    {"checks", &Options::checks, 1},
 };
-
-// Below what a wait of so many milliseconds overflows in nanoseconds.
-constexpr uint64_t kValueMax = 1'000'000'000'000;
+constexpr char kFaultsKey[] = "faults";
 
 Outcome Refused(const std::string& text) {
   return {.code = MUONSHARD_E_ARGUMENT, .text = "loopback options: " + text};
@@ -71,19 +74,32 @@ class Reader {
   const char* text_;
 };
 
-uint64_t* Find(const std::string& name, Options* options) {
-  for (const Key& key : kKeys) {
-    if (name == key.name) return &(options->*key.value);
-  }
-  return nullptr;
-}
-
 std::string KnownKeys() {
   std::string text;
-  for (const Key& key : kKeys) {
-    text += (text.empty() ? "" : ", ") + Quoted(key.name);
+  for (const Key& key : kKeys) text += Quoted(key.name) + ", ";
+  return text + Quoted(kFaultsKey);
+}
+
+Outcome ReadFaults(Reader& reader, Options* options) {
+  std::string text;
+  if (!reader.TakeString(&text)) {
+    return Refused("key " + Quoted(kFaultsKey) + " wants a string");
   }
-  return text;
+  Outcome outcome = ParseFaultPlan(text, &options->faults);
+  if (!outcome.ok()) outcome = Refused(outcome.text);
+  return outcome;
+}
+
+Outcome ReadValue(const std::string& name, Reader& reader, Options* options) {
+  if (name == kFaultsKey) return ReadFaults(reader, options);
+  for (const Key& key : kKeys) {
+    if (name != key.name) continue;
+    uint64_t& value = options->*key.value;
+    if (reader.TakeNumber(&value) && value <= key.value_max) return {};
+    return Refused("key " + Quoted(name) + " wants a whole number of at most " +
+                   std::to_string(key.value_max));
+  }
+  return Refused("no key " + Quoted(name) + "; known: " + KnownKeys());
 }
 
 }  // namespace
@@ -93,21 +109,13 @@ Outcome ReadOptions(const char* json, Options* options) {
   Reader reader(json);
   if (reader.AtEnd()) return {};
   const std::string shape =
-      "want an object of whole numbers, {\"key\": 1}, got " + std::string(json);
+      "want an object, {\"key\": 1}, got " + std::string(json);
   if (!reader.Take('{')) return Refused(shape);
   bool more = !reader.Take('}');
   while (more) {
     std::string name;
     if (!reader.TakeString(&name) || !reader.Take(':')) return Refused(shape);
-    uint64_t* const value = Find(name, options);
-    if (value == nullptr) {
-      return Refused("no key " + Quoted(name) + "; known: " + KnownKeys());
-    }
-    if (!reader.TakeNumber(value)) {
-      return Refused("key " + Quoted(name) +
-                     " wants a whole number of at most " +
-                     std::to_string(kValueMax));
-    }
+    if (Outcome bad = ReadValue(name, reader, options); !bad.ok()) return bad;
     more = reader.Take(',');
     if (!more && !reader.Take('}')) return Refused(shape);
   }

@@ -4,7 +4,9 @@
 #define PLUGINS_LOOPBACK_OPTIONS_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "plugins/loopback/fault_plan.h"
 #include "plugins/loopback/outcome.h"
 
 namespace muonshard::loopback {
@@ -17,10 +19,14 @@ struct Options {
   // A wait that gives up by itself within this time is a poll: its program
   // goes on, so it never counts towards a deadlock.
   uint64_t poll_ms = 1000;
+  // 1: buffers are poisoned and compared. Of an opened plugin, as is `faults`.
+  uint64_t checks = 0;
+  std::vector<Fault> faults;
 };
 
-// Reads a JSON object of whole numbers over `options`. Null and "" are "{}". A
-// key that does not exist is refused, and the known ones are listed.
+// Reads a JSON object over `options`: whole numbers, and the plan of faults as
+// a string. Null and "" are "{}". A key that does not exist is refused, and the
+// known ones are listed.
 Outcome ReadOptions(const char* json, Options* options);
 
 }  // namespace muonshard::loopback

@@ -12,6 +12,7 @@
 #include "plugins/loopback/communicator.h"
 #include "plugins/loopback/domain.h"
 #include "plugins/loopback/group.h"
+#include "plugins/loopback/laboratory.h"
 #include "plugins/loopback/options.h"
 #include "plugins/loopback/outcome.h"
 #include "plugins/loopback/post.h"
@@ -22,6 +23,7 @@
 
 struct muonshard_plugin_s {
   std::shared_ptr<muonshard::loopback::Domain> domain;
+  std::shared_ptr<muonshard::loopback::Laboratory> laboratory;
   muonshard::loopback::Options options;
 };
 
@@ -54,6 +56,8 @@ muonshard_code Open(const muonshard_host* host, const char* options,
       return bad;
     }
     opened->domain = Registry::Get().DomainOf(*host);
+    opened->laboratory = std::make_shared<Laboratory>(
+        opened->options.faults, opened->options.checks == 1);
     *plugin = opened.release();
     return {};
   });
@@ -108,9 +112,16 @@ muonshard_code CommNew(muonshard_plugin plugin,
     if (Outcome bad = ReadOptions(config->options, &options); !bad.ok()) {
       return bad;
     }
+    if (options.faults != plugin->options.faults ||
+        options.checks != plugin->options.checks) {
+      return {.code = MUONSHARD_E_ARGUMENT,
+              .text =
+                  "loopback options: \"faults\" and \"checks\" are of the "
+                  "plugin as it was opened, a group cannot change them"};
+    }
     auto handle = std::make_unique<muonshard_comm_s>();
-    if (Outcome failed =
-            JoinGroup(plugin->domain, *config, options, &handle->communicator);
+    if (Outcome failed = JoinGroup(plugin->domain, plugin->laboratory, *config,
+                                   options, &handle->communicator);
         !failed.ok()) {
       return failed;
     }
@@ -154,7 +165,7 @@ muonshard_code CommQuery(muonshard_comm comm, muonshard_status* status) {
   return Guarded(status, [&] {
     const Communicator& communicator = *comm->communicator;
     HostLock lock(communicator.domain()->mutex());
-    return communicator.group()->failure();
+    return communicator.failure();
   });
 }
 
@@ -169,7 +180,7 @@ void CommAbort(muonshard_comm comm, const muonshard_status* why) {
       reason.sequence = why->sequence;
     }
     HostLock lock(communicator->domain()->mutex());
-    communicator->group()->Break(reason);
+    communicator->Abort(reason);
     communicator->domain()->Settle(lock);
     return {};
   });
@@ -198,12 +209,16 @@ muonshard_code CommCounters(muonshard_comm comm, muonshard_counters* counters,
     }
     HostLock lock(communicator.domain()->mutex());
     communicator.Count(counters);
-    return {};
+    return communicator.death();
   });
 }
 
-Outcome CheckHostMemory(uint32_t memory_kind) {
-  if (memory_kind == MUONSHARD_MEMORY_HOST) return {};
+Outcome CheckMemoryCall(const Communicator& communicator,
+                        uint32_t memory_kind) {
+  if (memory_kind == MUONSHARD_MEMORY_HOST) {
+    HostLock lock(communicator.domain()->mutex());
+    return communicator.death();
+  }
   return {.code = MUONSHARD_E_UNSUPPORTED,
           .text = "loopback works on host memory alone"};
 }
@@ -213,7 +228,10 @@ muonshard_code MemoryNew(muonshard_comm comm, uint64_t bytes,
                          uint32_t memory_kind, void** data,
                          muonshard_window* window, muonshard_status* status) {
   return Guarded(status, [&]() -> Outcome {
-    if (Outcome bad = CheckHostMemory(memory_kind); !bad.ok()) return bad;
+    if (Outcome bad = CheckMemoryCall(*comm->communicator, memory_kind);
+        !bad.ok()) {
+      return bad;
+    }
     auto handle = std::make_unique<muonshard_window_s>();
     handle->memory = comm->communicator->NewMemory(bytes);
     *data = handle->memory;
@@ -222,11 +240,14 @@ muonshard_code MemoryNew(muonshard_comm comm, uint64_t bytes,
   });
 }
 
-muonshard_code MemoryRegister(muonshard_comm, void*, uint64_t,
+muonshard_code MemoryRegister(muonshard_comm comm, void*, uint64_t,
                               uint32_t memory_kind, muonshard_window* window,
                               muonshard_status* status) {
   return Guarded(status, [&]() -> Outcome {
-    if (Outcome bad = CheckHostMemory(memory_kind); !bad.ok()) return bad;
+    if (Outcome bad = CheckMemoryCall(*comm->communicator, memory_kind);
+        !bad.ok()) {
+      return bad;
+    }
     *window = new muonshard_window_s{.memory = nullptr};
     return {};
   });
@@ -237,7 +258,8 @@ muonshard_code MemoryFree(muonshard_comm comm, muonshard_window window,
   return Guarded(status, [&]() -> Outcome {
     const std::unique_ptr<muonshard_window_s> freed(window);
     if (freed->memory != nullptr) comm->communicator->FreeMemory(freed->memory);
-    return {};
+    HostLock lock(comm->communicator->domain()->mutex());
+    return comm->communicator->death();
   });
 }
 
@@ -301,8 +323,20 @@ muonshard_code WorkThen(muonshard_work handle, muonshard_done_function function,
 
 void WorkFree(muonshard_work work) { delete work; }
 
+muonshard_code PluginReport(muonshard_plugin plugin, char* text,
+                            uint64_t capacity, uint64_t* bytes,
+                            muonshard_status* status) {
+  return Guarded(status, [&]() -> Outcome {
+    HostLock lock(plugin->domain->mutex());
+    const std::string report = plugin->laboratory->Report();
+    *bytes = report.size();
+    report.copy(text, std::min<uint64_t>(capacity, report.size()));
+    return {};
+  });
+}
+
 constexpr muonshard_plugin_table kTable = {
-    .header = {.size = MUONSHARD_END(muonshard_plugin_table, work_after),
+    .header = {.size = MUONSHARD_END(muonshard_plugin_table, report),
                .reserved = 0},
     .abi_major = MUONSHARD_ABI_MAJOR,
     .abi_minor = MUONSHARD_ABI_MINOR,
@@ -326,6 +360,7 @@ constexpr muonshard_plugin_table kTable = {
     .work_then = WorkThen,
     .work_free = WorkFree,
     .work_after = nullptr,  // No device memory.
+    .report = PluginReport,
 };
 
 }  // namespace

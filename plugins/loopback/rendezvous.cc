@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plugins/loopback/group.h"
+#include "plugins/loopback/injection.h"
 #include "plugins/loopback/registry.h"
 
 namespace muonshard::loopback {
@@ -158,13 +159,14 @@ Outcome Meet(const std::shared_ptr<Domain>& domain,
 
 Outcome Missing(const Group& group, const std::string& what,
                 const std::vector<int32_t>& missing) {
-  return {.code = MUONSHARD_E_TIMEOUT,
-          .text = what + " of group " + Quoted(group.name()) + ": " +
-                  std::to_string(group.size() -
-                                 static_cast<int32_t>(missing.size())) +
-                  " of " + std::to_string(group.size()) +
-                  " ranks came; missing " + RankList(missing),
-          .rank = missing.empty() ? -1 : missing[0]};
+  return {
+      .code = MUONSHARD_E_TIMEOUT,
+      .text =
+          what + " of group " + Quoted(group.name()) + ": " +
+          std::to_string(group.size() - static_cast<int32_t>(missing.size())) +
+          " of " + std::to_string(group.size()) + " ranks came; missing " +
+          group.Names(missing) + group.Behind(missing),
+      .rank = missing.empty() ? -1 : missing[0]};
 }
 
 // Enters the group, or breaks it. The mutex is held.
@@ -276,12 +278,38 @@ std::vector<int32_t> AbsentFrom(const Group::Split& split) {
   return ranks;
 }
 
+std::string WhatOf(const Communicator& parent,
+                   const SplitArguments& arguments) {
+  return "the split " + Quoted(arguments.name) + " of group " +
+         Quoted(parent.group()->name());
+}
+
+Place PlaceOf(const Communicator& parent, const Fate& fate,
+              const SplitArguments& arguments) {
+  return {.program_rank = parent.identity().program_rank,
+          .operation = fate.operation,
+          .what = WhatOf(parent, arguments)};
+}
+
+// OK if the split can go on.
+Outcome BeginSplit(HostLock& lock, Communicator& parent,
+                   const SplitArguments& arguments, Fate* fate) {
+  Group& group = *parent.group();
+  if (Outcome left = group.CheckNobodyLeft(); !left.ok()) parent.Abort(left);
+  if (Outcome failure = parent.failure(); !failure.ok()) return failure;
+  const Outcome died = BeginOperation(
+      lock, *parent.domain(), parent.laboratory(),
+      parent.identity().program_rank, WhatOf(parent, arguments), fate);
+  // It may have been broken while this rank was late.
+  return died.ok() ? parent.failure() : parent.death();
+}
+
 Outcome SplitLocked(HostLock& lock, Communicator& parent,
                     const SplitArguments& arguments,
                     std::shared_ptr<Communicator>* made) {
   Group& group = *parent.group();
-  if (Outcome left = group.CheckNobodyLeft(); !left.ok()) group.Break(left);
-  if (group.broken()) return group.failure();
+  Fate fate;
+  if (Outcome o = BeginSplit(lock, parent, arguments, &fate); !o.ok()) return o;
 
   const uint64_t number = parent.NextSplit();
   const auto own = static_cast<size_t>(parent.rank());
@@ -301,25 +329,50 @@ Outcome SplitLocked(HostLock& lock, Communicator& parent,
       group.NotifyMembers();
     }
   }
-  while (!split.made && !group.broken()) {
+  if (fate.aborts) {
+    AbortFromAnotherTask(lock, parent.shared_from_this(),
+                         PlaceOf(parent, fate, arguments));
+  }
+  while (!split.made && parent.failure().ok()) {
     if (parent.domain()->host().Now() >= arguments.deadline_ns) {
-      group.Break(Missing(group, "the split", AbsentFrom(split)));
+      const std::vector<int32_t> absent = AbsentFrom(split);
+      group.Break(Missing(group, "the split", absent),
+                  group.CulpritsOf(absent));
     } else {
       parent.condition().Wait(lock, arguments.deadline_ns);
     }
   }
-  if (!split.made) return group.failure();
+  if (!split.made) return parent.failure();
   *made = std::move(split.children[own]);
   if (++split.taken == group.size()) group.EraseSplit(number);
-  return {};
+  if (fate.dies_after) {
+    Kill(parent.laboratory(), PlaceOf(parent, fate, arguments));
+  }
+  if (parent.dead() && *made != nullptr) {
+    (*made)->group()->Leave((*made)->rank(), /*unfinished=*/false);
+  }
+  return parent.death();
 }
 
 }  // namespace
 
 Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
+                  const std::shared_ptr<Laboratory>& laboratory,
                   const muonshard_comm_config& config, const Options& options,
                   std::shared_ptr<Communicator>* made) {
   if (Outcome bad = CheckConfig(config); !bad.ok()) return bad;
+  if (Outcome bad = laboratory->CheckRanks(config.size); !bad.ok()) return bad;
+  Place place = {.program_rank = config.program_rank,
+                 .what = "the making of group " + Quoted(config.name)};
+  Fate fate;
+  {
+    HostLock lock(domain->mutex());
+    const Outcome died = BeginOperation(lock, *domain, *laboratory,
+                                        config.program_rank, place.what, &fate);
+    domain->Settle(lock);
+    if (!died.ok()) return died;
+  }
+  place.operation = fate.operation;
   Meeting meeting;
   if (config.size == 1) {
     meeting.group = std::make_shared<Group>(domain, config.name, 1);
@@ -331,7 +384,8 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
       Communicator::Identity{.rank = config.rank,
                              .program_rank = config.program_rank,
                              .program = domain->host().CurrentTask(),
-                             .options = options});
+                             .options = options,
+                             .laboratory = laboratory});
   Outcome entered;
   if (config.size == 1) {
     HostLock lock(domain->mutex());
@@ -340,8 +394,17 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
     entered = EnterAndWait(*communicator, config, meeting);
     Registry::Get().Withdraw(meeting.group.get());
   }
-  if (entered.ok()) *made = std::move(communicator);
-  return entered;
+  if (!entered.ok()) return entered;
+  HostLock lock(domain->mutex());
+  if (fate.aborts) AbortFromAnotherTask(lock, communicator, place);
+  if (fate.dies_after) Kill(*laboratory, place);
+  if (communicator->dead()) {
+    communicator->Leave(lock);
+    return communicator->death();
+  }
+  domain->Settle(lock);
+  *made = std::move(communicator);
+  return {};
 }
 
 Outcome SplitGroup(Communicator& parent, const SplitArguments& arguments,
@@ -353,9 +416,13 @@ Outcome SplitGroup(Communicator& parent, const SplitArguments& arguments,
                     ": want a color of at least -1, got " +
                     std::to_string(arguments.color)};
   }
-  HostLock lock(parent.domain()->mutex());
-  const Outcome outcome = SplitLocked(lock, parent, arguments, made);
-  parent.domain()->Settle(lock);
+  Outcome outcome;
+  {
+    HostLock lock(parent.domain()->mutex());
+    outcome = SplitLocked(lock, parent, arguments, made);
+    parent.domain()->Settle(lock);
+  }
+  if (!outcome.ok()) made->reset();
   return outcome;
 }
 

@@ -17,6 +17,7 @@
 #include "collectives/plugin_abi.h"
 #include "plugins/loopback/communicator.h"
 #include "plugins/loopback/domain.h"
+#include "plugins/loopback/laboratory.h"
 #include "plugins/loopback/options.h"
 #include "plugins/loopback/outcome.h"
 
@@ -24,6 +25,7 @@ namespace muonshard::loopback {
 
 // Returns when all ranks of `config` have come.
 Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
+                  const std::shared_ptr<Laboratory>& laboratory,
                   const muonshard_comm_config& config, const Options& options,
                   std::shared_ptr<Communicator>* made);
 

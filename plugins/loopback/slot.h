@@ -35,6 +35,11 @@ struct Slot {
     return std::all_of(works.begin(), works.end(),
                        [](const auto& work) { return work != nullptr; });
   }
+  // Whether no rank has posted, or those that had are dead.
+  bool empty() const {
+    return std::all_of(works.begin(), works.end(),
+                       [](const auto& work) { return work == nullptr; });
+  }
   // Of a rank that has posted and whose producers have ended.
   bool arrived(size_t index) const {
     return works[index] != nullptr && works[index]->unready == 0;

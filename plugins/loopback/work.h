@@ -8,11 +8,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "collectives/plugin_abi.h"
 #include "plugins/loopback/call.h"
+#include "plugins/loopback/laboratory.h"
 #include "plugins/loopback/outcome.h"
 
 namespace muonshard::loopback {
@@ -25,13 +25,15 @@ struct Work : std::enable_shared_from_this<Work> {
     void* argument;
   };
 
-  Work(std::shared_ptr<Communicator> posted_to, Call posted, int32_t producers)
-      : communicator(std::move(posted_to)),
-        call(std::move(posted)),
-        unready(producers) {}
+  Work(std::shared_ptr<Communicator> posted_to, Call posted, int32_t producers,
+       const Fate& decided);
+  ~Work();
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
 
   const std::shared_ptr<Communicator> communicator;
   const Call call;
+  const Fate fate;
   // Events that have not happened.
   int32_t unready;
   // Among the operations of all ranks, or among the messages of its pair.
