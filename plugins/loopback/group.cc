@@ -58,7 +58,7 @@ Slot& Group::PlaceMessage(const std::shared_ptr<Work>& work) {
   const size_t end = work->call.kind == MUONSHARD_SEND ? 0 : 1;
   const int32_t sender = end == 0 ? rank : work->call.peer;
   const int32_t receiver = end == 0 ? work->call.peer : rank;
-  Pair& pair = pairs_[{sender, receiver}];
+  Messages& pair = pairs_[{sender, receiver}];
   work->sequence = pair.posted[end]++;
   work->gate = posted_[Index(rank)];
   if (work->sequence == pair.first + pair.slots.size()) {

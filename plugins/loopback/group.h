@@ -32,6 +32,7 @@
 #include "plugins/loopback/domain.h"
 #include "plugins/loopback/outcome.h"
 #include "plugins/loopback/slot.h"
+#include "plugins/loopback/split.h"
 #include "plugins/loopback/work.h"
 
 namespace muonshard::loopback {
@@ -78,21 +79,6 @@ class Group : public std::enable_shared_from_this<Group> {
   // The ranks without whose posts `work` cannot end.
   std::vector<int32_t> Lacking(const Work& work) const;
 
-  // For rendezvous other than operations: each rank's request of a split.
-  struct SplitRequest {
-    bool came = false;
-    int32_t color = 0;
-    int32_t key = 0;
-    std::string name;
-    Communicator::Identity identity;
-  };
-  struct Split {
-    std::vector<SplitRequest> requests;
-    int32_t came = 0;
-    bool made = false;
-    std::vector<std::shared_ptr<Communicator>> children;  // Null: color -1.
-    int32_t taken = 0;
-  };
   // The split with this number, begun on first use.
   Split& SplitOf(uint64_t number);
   void EraseSplit(uint64_t number) { splits_.erase(number); }
@@ -101,18 +87,13 @@ class Group : public std::enable_shared_from_this<Group> {
   // "; held up by rank 5 of the world": who is behind `ranks`, or "".
   std::string Behind(const std::vector<int32_t>& ranks) const;
   std::set<int32_t> CulpritsOf(const std::vector<int32_t>& ranks) const;
-  // OK, or that a rank has left.
-  Outcome CheckNobodyLeft() const;
+  // That `missing` did not come to `what`.
+  Outcome NotCome(const std::string& what,
+                  const std::vector<int32_t>& missing) const;
+  Outcome CheckNobodyLeft() const;  // OK, or that a rank has left.
   void NotifyMembers();
 
  private:
-  // The messages from one rank to another.
-  struct Pair {
-    std::deque<std::shared_ptr<Slot>> slots;
-    uint64_t first = 0;           // Sequence of the front slot.
-    uint64_t posted[2] = {0, 0};  // By the sender, by the receiver.
-  };
-
   static size_t Index(int32_t rank) { return static_cast<size_t>(rank); }
 
   Slot& PlaceAll(const std::shared_ptr<Work>& work);
@@ -160,7 +141,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::deque<std::shared_ptr<Slot>> slots_;  // The front one runs or is next.
   uint64_t ended_ = 0;                       // Sequence of the front slot.
   std::vector<uint64_t> posted_;  // Operations of all ranks, by rank.
-  std::map<std::pair<int32_t, int32_t>, Pair> pairs_;
+  // By sender and receiver.
+  std::map<std::pair<int32_t, int32_t>, Messages> pairs_;
   int32_t open_messages_ = 0;
   std::vector<std::shared_ptr<Slot>> running_;  // With shares to claim or end.
   std::map<uint64_t, Split> splits_;

@@ -43,7 +43,7 @@ void Group::Leave(int32_t rank, bool unfinished) {
     needed = needed || (member && !pair.slots.empty());
   }
   for (const auto& [number, split] : splits_) {
-    needed = needed || (split.came > 0 && !split.made);
+    needed = needed || split.open();
   }
   if (needed) Break(RankLeft(rank, "before all that was begun had ended"));
 }
@@ -96,6 +96,16 @@ std::string Group::Names(const std::vector<int32_t>& ranks) const {
   return names + " (" + RankList(program_ranks) + " of the world)";
 }
 
+Outcome Group::NotCome(const std::string& what,
+                       const std::vector<int32_t>& missing) const {
+  const int32_t came = size_ - static_cast<int32_t>(missing.size());
+  return {.code = MUONSHARD_E_TIMEOUT,
+          .text = what + " of group " + Quoted(name_) + ": " +
+                  std::to_string(came) + " of " + std::to_string(size_) +
+                  " ranks came; missing " + Names(missing) + Behind(missing),
+          .rank = missing.empty() ? -1 : missing[0]};
+}
+
 Outcome Group::CheckNobodyLeft() const {
   const auto left = std::find(left_.begin(), left_.end(), true);
   if (left == left_.end()) return {};
@@ -128,8 +138,8 @@ const Slot* Group::SlotOf(const Work& work) const {
   if (!work.call.pairwise()) return slots_[work.sequence - ended_].get();
   const int32_t rank = work.communicator->rank();
   const bool sends = work.call.kind == MUONSHARD_SEND;
-  const Pair& pair = pairs_.at(sends ? std::pair(rank, work.call.peer)
-                                     : std::pair(work.call.peer, rank));
+  const Messages& pair = pairs_.at(sends ? std::pair(rank, work.call.peer)
+                                         : std::pair(work.call.peer, rank));
   return pair.slots[work.sequence - pair.first].get();
 }
 
@@ -194,7 +204,7 @@ std::vector<int32_t> Group::Lacking(const Work& work) const {
   return ranks;
 }
 
-Group::Split& Group::SplitOf(uint64_t number) {
+Split& Group::SplitOf(uint64_t number) {
   Split& split = splits_[number];
   split.requests.resize(Index(size_));
   return split;

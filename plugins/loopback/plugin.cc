@@ -18,6 +18,7 @@
 #include "plugins/loopback/post.h"
 #include "plugins/loopback/registry.h"
 #include "plugins/loopback/rendezvous.h"
+#include "plugins/loopback/split_group.h"
 #include "plugins/loopback/wait.h"
 #include "plugins/loopback/work.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <map>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,8 +13,6 @@
 
 namespace muonshard::loopback {
 namespace {
-
-using SplitRequest = Group::SplitRequest;
 
 Outcome CheckConfig(const muonshard_comm_config& config) {
   std::string bad;
@@ -157,18 +154,6 @@ Outcome Meet(const std::shared_ptr<Domain>& domain,
   return given_up;
 }
 
-Outcome Missing(const Group& group, const std::string& what,
-                const std::vector<int32_t>& missing) {
-  return {
-      .code = MUONSHARD_E_TIMEOUT,
-      .text =
-          what + " of group " + Quoted(group.name()) + ": " +
-          std::to_string(group.size() - static_cast<int32_t>(missing.size())) +
-          " of " + std::to_string(group.size()) + " ranks came; missing " +
-          group.Names(missing) + group.Behind(missing),
-      .rank = missing.empty() ? -1 : missing[0]};
-}
-
 // Enters the group, or breaks it. The mutex is held.
 Outcome Enter(Communicator& communicator, const muonshard_comm_config& config) {
   Group& group = *communicator.group();
@@ -215,143 +200,13 @@ Outcome EnterAndWait(Communicator& communicator,
     if (!complete && group.complete()) return {};
     // The reason of a rank that broke the group itself is in the group.
     group.Break(verdict.code == MUONSHARD_E_TIMEOUT
-                    ? Missing(group, "the making", group.Absent())
+                    ? group.NotCome("the making", group.Absent())
                     : verdict);
     group.Leave(communicator.rank(), /*unfinished=*/false);
     entered = group.failure();
     domain.Settle(lock);
   }
   return Refuse(config, meeting, entered);
-}
-
-// Makes the groups of all colors; the last rank to come does it for all.
-void MakeChildren(Group& parent, Group::Split& split) {
-  split.children.resize(split.requests.size());
-  std::map<int32_t, std::vector<size_t>> ranks_by_color;
-  for (size_t rank = 0; rank < split.requests.size(); ++rank) {
-    const int32_t color = split.requests[rank].color;
-    if (color >= 0) ranks_by_color[color].push_back(rank);
-  }
-  for (auto& [color, ranks] : ranks_by_color) {
-    std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) {
-      return split.requests[a].key < split.requests[b].key;
-    });
-    const auto child =
-        std::make_shared<Group>(parent.domain(), split.requests[ranks[0]].name,
-                                static_cast<int32_t>(ranks.size()));
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      Communicator::Identity identity = split.requests[ranks[i]].identity;
-      identity.rank = static_cast<int32_t>(i);
-      split.children[ranks[i]] =
-          std::make_shared<Communicator>(parent.domain(), child, identity);
-      child->Enter(split.children[ranks[i]].get());
-    }
-  }
-  split.made = true;
-}
-
-// Whether ranks of one color gave their group several names.
-Outcome CheckNames(const Group& parent, const Group::Split& split) {
-  for (size_t a = 0; a < split.requests.size(); ++a) {
-    const SplitRequest& left = split.requests[a];
-    for (size_t b = a + 1; b < split.requests.size(); ++b) {
-      const SplitRequest& right = split.requests[b];
-      if (left.color < 0 || left.color != right.color) continue;
-      if (left.name == right.name) continue;
-      return {.code = MUONSHARD_E_MISMATCH,
-              .text = "the split of group " + Quoted(parent.name()) +
-                      ": rank " + std::to_string(a) + " calls color " +
-                      std::to_string(left.color) + " " + Quoted(left.name) +
-                      "; rank " + std::to_string(b) + " calls it " +
-                      Quoted(right.name),
-              .rank = static_cast<int32_t>(b)};
-    }
-  }
-  return {};
-}
-
-std::vector<int32_t> AbsentFrom(const Group::Split& split) {
-  std::vector<int32_t> ranks;
-  for (size_t rank = 0; rank < split.requests.size(); ++rank) {
-    if (!split.requests[rank].came) ranks.push_back(static_cast<int32_t>(rank));
-  }
-  return ranks;
-}
-
-std::string WhatOf(const Communicator& parent,
-                   const SplitArguments& arguments) {
-  return "the split " + Quoted(arguments.name) + " of group " +
-         Quoted(parent.group()->name());
-}
-
-Place PlaceOf(const Communicator& parent, const Fate& fate,
-              const SplitArguments& arguments) {
-  return {.program_rank = parent.identity().program_rank,
-          .operation = fate.operation,
-          .what = WhatOf(parent, arguments)};
-}
-
-// OK if the split can go on.
-Outcome BeginSplit(HostLock& lock, Communicator& parent,
-                   const SplitArguments& arguments, Fate* fate) {
-  Group& group = *parent.group();
-  if (Outcome left = group.CheckNobodyLeft(); !left.ok()) parent.Abort(left);
-  if (Outcome failure = parent.failure(); !failure.ok()) return failure;
-  const Outcome died = BeginOperation(
-      lock, *parent.domain(), parent.laboratory(),
-      parent.identity().program_rank, WhatOf(parent, arguments), fate);
-  // It may have been broken while this rank was late.
-  return died.ok() ? parent.failure() : parent.death();
-}
-
-Outcome SplitLocked(HostLock& lock, Communicator& parent,
-                    const SplitArguments& arguments,
-                    std::shared_ptr<Communicator>* made) {
-  Group& group = *parent.group();
-  Fate fate;
-  if (Outcome o = BeginSplit(lock, parent, arguments, &fate); !o.ok()) return o;
-
-  const uint64_t number = parent.NextSplit();
-  const auto own = static_cast<size_t>(parent.rank());
-  Group::Split& split = group.SplitOf(number);
-  SplitRequest& request = split.requests[own];
-  request = {.came = true,
-             .color = arguments.color,
-             .key = arguments.key,
-             .name = arguments.name,
-             .identity = parent.identity()};
-  request.identity.program = parent.domain()->host().CurrentTask();
-  if (++split.came == group.size()) {
-    if (Outcome names = CheckNames(group, split); !names.ok()) {
-      group.Break(names);
-    } else {
-      MakeChildren(group, split);
-      group.NotifyMembers();
-    }
-  }
-  if (fate.aborts) {
-    AbortFromAnotherTask(lock, parent.shared_from_this(),
-                         PlaceOf(parent, fate, arguments));
-  }
-  while (!split.made && parent.failure().ok()) {
-    if (parent.domain()->host().Now() >= arguments.deadline_ns) {
-      const std::vector<int32_t> absent = AbsentFrom(split);
-      group.Break(Missing(group, "the split", absent),
-                  group.CulpritsOf(absent));
-    } else {
-      parent.condition().Wait(lock, arguments.deadline_ns);
-    }
-  }
-  if (!split.made) return parent.failure();
-  *made = std::move(split.children[own]);
-  if (++split.taken == group.size()) group.EraseSplit(number);
-  if (fate.dies_after) {
-    Kill(parent.laboratory(), PlaceOf(parent, fate, arguments));
-  }
-  if (parent.dead() && *made != nullptr) {
-    (*made)->group()->Leave((*made)->rank(), /*unfinished=*/false);
-  }
-  return parent.death();
 }
 
 }  // namespace
@@ -405,25 +260,6 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
   domain->Settle(lock);
   *made = std::move(communicator);
   return {};
-}
-
-Outcome SplitGroup(Communicator& parent, const SplitArguments& arguments,
-                   std::shared_ptr<Communicator>* made) {
-  Group& group = *parent.group();
-  if (arguments.color < -1) {
-    return {.code = MUONSHARD_E_ARGUMENT,
-            .text = "a split of group " + Quoted(group.name()) +
-                    ": want a color of at least -1, got " +
-                    std::to_string(arguments.color)};
-  }
-  Outcome outcome;
-  {
-    HostLock lock(parent.domain()->mutex());
-    outcome = SplitLocked(lock, parent, arguments, made);
-    parent.domain()->Settle(lock);
-  }
-  if (!outcome.ok()) made->reset();
-  return outcome;
 }
 
 }  // namespace muonshard::loopback

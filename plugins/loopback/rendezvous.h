@@ -1,5 +1,4 @@
-// How the ranks of a new group come together: through the store, or by the
-// split of a group that they have.
+// How the ranks of a new group come together through the store.
 //
 // Errors       MUONSHARD_E_TIMEOUT names the ranks that did not come. Every
 //              rank that came gets the same error. A group that was given up
@@ -28,18 +27,6 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
                   const std::shared_ptr<Laboratory>& laboratory,
                   const muonshard_comm_config& config, const Options& options,
                   std::shared_ptr<Communicator>* made);
-
-struct SplitArguments {
-  int32_t color = -1;  // -1: in no group.
-  int32_t key = 0;
-  std::string name;
-  int64_t deadline_ns = INT64_MAX;
-};
-
-// Returns when all ranks of the parent's group have come. `made` is null for
-// color -1.
-Outcome SplitGroup(Communicator& parent, const SplitArguments& arguments,
-                   std::shared_ptr<Communicator>* made);
 
 }  // namespace muonshard::loopback
 

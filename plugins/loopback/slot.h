@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -59,6 +60,13 @@ struct Slot {
   int32_t unfinished = 0;
   // Shares that some task runs now. The buffers are in use meanwhile.
   int32_t in_flight = 0;
+};
+
+// The messages from one rank to another.
+struct Messages {
+  std::deque<std::shared_ptr<Slot>> slots;
+  uint64_t first = 0;           // Sequence of the front slot.
+  uint64_t posted[2] = {0, 0};  // By the sender, by the receiver.
 };
 
 }  // namespace muonshard::loopback
