@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "plugins/loopback/group.h"
-#include "plugins/loopback/shares.h"
 
 namespace muonshard::loopback {
 namespace {
@@ -24,7 +24,7 @@ Communicator::Communicator(std::shared_ptr<Domain> domain,
       condition_(domain_->host()),
       service_condition_(domain_->host()),
       poster_(identity.program),
-      bytes_sent_to_(static_cast<size_t>(group_->size())) {
+      sent_bytes_(identity.rank, group_->size()) {
   laboratory().CommunicatorMade();
 }
 
@@ -79,6 +79,9 @@ void Communicator::WorkPosted(Work& work, uint64_t task) {
     deadlines_.emplace(work.call.deadline_ns, &work);
   }
   several_post_ = several_post_ || (posted_ && task != poster_);
+  if (!posted_ && task != poster_) {
+    domain_->AddPoster(task, shared_from_this());
+  }
   posted_ = true;
   poster_ = task;
 }
@@ -91,7 +94,7 @@ void Communicator::WorkEnded(Work& work) {
   if (entry != end) deadlines_.erase(entry);
   if (work.outcome.ok()) {
     ++calls_[work.call.kind];
-    CountBytes(work.call, rank(), bytes_sent_to_);
+    sent_bytes_.Add(work.call);
   }
   condition_.NotifyAll();
 }
@@ -174,8 +177,8 @@ void Communicator::ServeUntilStopped() {
 
 void Communicator::Count(muonshard_counters* counters) const {
   std::copy(std::begin(calls_), std::end(calls_), counters->calls);
-  std::copy(bytes_sent_to_.begin(), bytes_sent_to_.end(),
-            counters->bytes_sent_to);
+  sent_bytes_.Fill(
+      std::span(counters->bytes_sent_to, static_cast<size_t>(group_->size())));
 }
 
 void* Communicator::NewMemory(uint64_t bytes) {

@@ -20,11 +20,13 @@
 #include "plugins/loopback/laboratory.h"
 #include "plugins/loopback/options.h"
 #include "plugins/loopback/outcome.h"
+#include "plugins/loopback/shares.h"
 #include "plugins/loopback/work.h"
 
 namespace muonshard::loopback {
 
 class Group;
+class NetworkClock;
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
@@ -35,6 +37,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     uint64_t program = 0;      // The task that runs the rank's code.
     Options options;
     std::shared_ptr<Laboratory> laboratory;  // Of its plugin.
+    std::shared_ptr<NetworkClock> network;   // Null: data is moved.
   };
 
   Communicator(std::shared_ptr<Domain> domain, std::shared_ptr<Group> group,
@@ -122,7 +125,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::multimap<int64_t, Work*> deadlines_;  // Of works that have not ended.
   uint64_t splits_ = 0;
   uint64_t calls_[MUONSHARD_OPERATION_KINDS] = {};
-  std::vector<uint64_t> bytes_sent_to_;
+  SentBytes sent_bytes_;
 
   Service service_ = Service::kNone;
   muonshard_task service_task_ = nullptr;

@@ -31,6 +31,26 @@ bool Domain::InAction() const {
                    host_.CurrentTask()) != settling_tasks_.end();
 }
 
+void Domain::AddPoster(uint64_t task,
+                       const std::shared_ptr<Communicator>& communicator) {
+  std::vector<std::weak_ptr<Communicator>>& known = posters_[task];
+  std::erase_if(known, [](const auto& entry) { return entry.expired(); });
+  known.push_back(communicator);
+}
+
+std::vector<std::shared_ptr<Communicator>> Domain::CommunicatorsOf(
+    uint64_t task) {
+  std::vector<std::shared_ptr<Communicator>> communicators;
+  const auto found = posters_.find(task);
+  if (found == posters_.end()) return communicators;
+  for (const std::weak_ptr<Communicator>& entry : found->second) {
+    if (auto alive = entry.lock(); alive != nullptr) {
+      communicators.push_back(std::move(alive));
+    }
+  }
+  return communicators;
+}
+
 void Domain::JoinRetired(HostLock& lock) {
   if (retired_.empty() || InAction()) return;
   const std::vector<muonshard_task> tasks = std::exchange(retired_, {});

@@ -16,19 +16,24 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plugins/loopback/host.h"
 
 namespace muonshard::loopback {
 
+class Communicator;
+class NetworkClock;
 struct Work;
 
 class Domain {
  public:
-  // A task in a wait that counts towards a deadlock.
+  // What a task waits for, where that counts towards a deadlock.
   struct BlockedTask {
-    uint64_t task;
     const Work* work;
     int64_t deadline_ns;
   };
@@ -54,7 +59,19 @@ class Domain {
   // Whether the calling task is inside an action.
   bool InAction() const;
 
-  std::vector<BlockedTask>& blocked_tasks() { return blocked_tasks_; }
+  // By task, each of which is in one wait at most.
+  std::map<uint64_t, BlockedTask>& blocked_tasks() { return blocked_tasks_; }
+
+  // Keeps which communicators a task posts to, so that a task that falls
+  // asleep finds out what its peers still want of it.
+  void AddPoster(uint64_t task,
+                 const std::shared_ptr<Communicator>& communicator);
+  std::vector<std::shared_ptr<Communicator>> CommunicatorsOf(uint64_t task);
+
+  // The networks that plugins were opened on, by the text of the option.
+  std::map<std::string, std::weak_ptr<NetworkClock>>& networks() {
+    return networks_;
+  }
 
   // Keeps a task that was told to end, where it cannot be joined: in an
   // action, which may be running on it.
@@ -67,7 +84,10 @@ class Domain {
   HostMutex mutex_;
   std::deque<std::function<void()>> actions_;
   std::vector<uint64_t> settling_tasks_;
-  std::vector<BlockedTask> blocked_tasks_;
+  std::map<uint64_t, BlockedTask> blocked_tasks_;
+  std::unordered_map<uint64_t, std::vector<std::weak_ptr<Communicator>>>
+      posters_;
+  std::map<std::string, std::weak_ptr<NetworkClock>> networks_;
   std::vector<muonshard_task> retired_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "plugins/loopback/injection.h"
 #include "plugins/loopback/mismatch.h"
+#include "plugins/loopback/model/network_clock.h"
 #include "plugins/loopback/shares.h"
 
 namespace muonshard::loopback {
@@ -30,7 +31,7 @@ void Group::Post(const std::shared_ptr<Work>& work) {
   if (broken() || communicator.dead()) return EndWork(*work);
   const bool message = work->call.pairwise();
   const Slot& slot = message ? PlaceMessage(work) : PlaceAll(work);
-  for (size_t index = 0; index < slot.ranks.size(); ++index) {
+  for (size_t index = 0; somebody_left_ && index < slot.ranks.size(); ++index) {
     const int32_t rank = slot.ranks[index];
     if (!left_[Index(rank)]) continue;
     Outcome left = RankLeft(rank, "before " + DescribeSlot(slot));
@@ -50,6 +51,7 @@ Slot& Group::PlaceAll(const std::shared_ptr<Work>& work) {
   }
   Slot& slot = *slots_[work->sequence - ended_];
   slot.works[rank] = work;
+  slot.unagreed.push_back(rank);
   return slot;
 }
 
@@ -68,6 +70,7 @@ Slot& Group::PlaceMessage(const std::shared_ptr<Work>& work) {
   }
   Slot& slot = *pair.slots[work->sequence - pair.first];
   slot.works[end] = work;
+  slot.unagreed.push_back(end);
   return slot;
 }
 
@@ -105,9 +108,9 @@ void Group::AdvanceMessages() {
 }
 
 bool Group::Agree(Slot& slot) {
-  for (size_t i = 0; i < slot.works.size(); ++i) {
-    if (slot.works[i] == nullptr || slot.agreed[i]) continue;
-    for (size_t j = 0; j < slot.works.size(); ++j) {
+  for (const size_t i : std::exchange(slot.unagreed, {})) {
+    if (slot.works[i] == nullptr) continue;  // Withdrawn.
+    for (size_t j = slot.first_agreed; j < slot.works.size(); ++j) {
       if (!slot.agreed[j]) continue;
       const RankCall left{slot.works[std::min(i, j)]->call,
                           slot.ranks[std::min(i, j)]};
@@ -123,13 +126,15 @@ bool Group::Agree(Slot& slot) {
       if (left.call.kind != MUONSHARD_ALL_TO_ALL_V) break;
     }
     slot.agreed[i] = true;
+    slot.first_agreed = std::min(slot.first_agreed, i);
   }
   return true;
 }
 
-bool Group::Arrived(const Slot& slot) const {
-  for (size_t index = 0; index < slot.works.size(); ++index) {
-    if (!slot.arrived(index) || slot.works[index]->gate > ended_) return false;
+bool Group::Arrived(Slot& slot) const {
+  // Who has arrived stays so.
+  for (size_t& next = slot.arrived_count; next < slot.works.size(); ++next) {
+    if (!slot.arrived(next) || slot.works[next]->gate > ended_) return false;
   }
   return true;
 }
@@ -140,6 +145,7 @@ void Group::Start(const std::shared_ptr<Slot>& slot) {
     slot->calls.push_back(&work->call);
     bytes += work->call.bytes();
   }
+  if (network_ != nullptr) return PassOverNetwork(slot);
   if (PhaseCount(slot->calls[0]->kind) == 0 || bytes == 0) {
     return Finish(*slot);
   }
@@ -168,6 +174,21 @@ void Group::RunWhole(Slot& slot) {
   if (broken()) return EndWorks(slot);
   Finish(slot);
   Advance();
+}
+
+void Group::PassOverNetwork(const std::shared_ptr<Slot>& slot) {
+  std::vector<int32_t> program_ranks;
+  for (const std::shared_ptr<Work>& work : slot->works) {
+    program_ranks.push_back(work->communicator->identity().program_rank);
+  }
+  slot->state = Slot::State::kRunning;
+  // The works of the slot hold this group.
+  const auto ended = [this, slot](const Outcome& outcome) {
+    if (!outcome.ok()) return Break(outcome);
+    Finish(*slot);
+    Advance();
+  };
+  if (!network_->Start(program_ranks, slot->calls, this, ended)) Finish(*slot);
 }
 
 void Group::OpenPhase(Slot& slot) {

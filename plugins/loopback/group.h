@@ -76,6 +76,8 @@ class Group : public std::enable_shared_from_this<Group> {
   bool RunOneShare(HostLock& lock, int32_t rank);
   bool HasUnclaimedShares() const;
 
+  // Whether a peer has begun something that may lack a post of `rank`.
+  bool MayLack(int32_t rank) const;
   // The ranks without whose posts `work` cannot end.
   std::vector<int32_t> Lacking(const Work& work) const;
 
@@ -103,9 +105,11 @@ class Group : public std::enable_shared_from_this<Group> {
   void AdvanceMessages();
   // False if the ranks disagree, which breaks the group.
   bool Agree(Slot& slot);
-  bool Arrived(const Slot& slot) const;
+  bool Arrived(Slot& slot) const;
   void Start(const std::shared_ptr<Slot>& slot);
   void RunWhole(Slot& slot);
+  // Ends the operation when the network would have.
+  void PassOverNetwork(const std::shared_ptr<Slot>& slot);
   void OpenPhase(Slot& slot);
   void ShareEnded(const std::shared_ptr<Slot>& slot);
   void Finish(Slot& slot);
@@ -129,10 +133,12 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::string name_;
   const int32_t size_;
 
+  std::shared_ptr<NetworkClock> network_;  // Null: data is moved.
   int32_t entered_ = 0;
   std::vector<Communicator*> members_;
   std::vector<int32_t> program_ranks_;  // In the world; -1: not yet known.
   std::vector<bool> left_;
+  bool somebody_left_ = false;
   Outcome failure_;
   std::set<int32_t> culprits_;  // Set with failure_, if known.
   // Set with failure_, and read without the mutex by shares that run.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plugins/loopback/group.h"
+#include "plugins/loopback/model/network_clock.h"
 
 namespace muonshard::loopback {
 
@@ -15,6 +16,15 @@ Outcome Group::Enter(Communicator* communicator) {
                     Quoted(name_),
             .rank = communicator->rank()};
   }
+  if (entered_ == 0) network_ = communicator->identity().network;
+  if (network_ != communicator->identity().network) {
+    return {.code = MUONSHARD_E_MISMATCH,
+            .text = "rank " + std::to_string(rank) + " came to group " +
+                    Quoted(name_) + " with another network than its peers",
+            .rank = communicator->rank()};
+  }
+  domain_->AddPoster(communicator->identity().program,
+                     communicator->shared_from_this());
   members_[rank] = communicator;
   const int32_t program_rank = communicator->identity().program_rank;
   program_ranks_[rank] = program_rank;
@@ -36,6 +46,7 @@ void Group::Leave(int32_t rank, bool unfinished) {
   gone->laboratory().Leave(program_ranks_[Index(rank)], gone);
   if (gone->dead()) return;  // Peers go on lacking it.
   left_[Index(rank)] = true;
+  somebody_left_ = true;
   // A peer needs this rank if an operation or a split has begun that lacks it.
   bool needed = unfinished || !slots_.empty();
   for (const auto& [ranks, pair] : pairs_) {
@@ -85,6 +96,7 @@ void Group::MemberDied(int32_t rank) {
 void Group::Withdraw(Slot& slot, size_t index) {
   const std::shared_ptr<Work> work = std::exchange(slot.works[index], nullptr);
   slot.agreed[index] = false;
+  slot.arrived_count = 0;
   if (work != nullptr) EndWork(*work);
 }
 
@@ -131,6 +143,7 @@ void Group::Break(const Outcome& outcome, const std::set<int32_t>& culprits) {
   pairs_.clear();
   open_messages_ = 0;
   running_.clear();
+  if (network_ != nullptr) network_->Cancel(this);
   NotifyMembers();
 }
 
@@ -180,6 +193,11 @@ void Group::BreakAtDeadline(const Work& work) {
                   .sequence = work.sequence};
   if (!lacked.empty()) outcome.rank = lacked[0];
   Break(outcome, CulpritsOf(lacked));
+}
+
+bool Group::MayLack(int32_t rank) const {
+  if (broken()) return false;
+  return open_messages_ > 0 || posted_[Index(rank)] < ended_ + slots_.size();
 }
 
 std::vector<int32_t> Group::Lacking(const Work& work) const {

@@ -20,6 +20,7 @@ constexpr Key kKeys[] = {
     {"checks", &Options::checks, 1},
 };
 constexpr char kFaultsKey[] = "faults";
+constexpr char kNetworkKey[] = "network";
 
 Outcome Refused(const std::string& text) {
   return {.code = MUONSHARD_E_ARGUMENT, .text = "loopback options: " + text};
@@ -77,7 +78,7 @@ class Reader {
 std::string KnownKeys() {
   std::string text;
   for (const Key& key : kKeys) text += Quoted(key.name) + ", ";
-  return text + Quoted(kFaultsKey);
+  return text + Quoted(kFaultsKey) + ", " + Quoted(kNetworkKey);
 }
 
 Outcome ReadFaults(Reader& reader, Options* options) {
@@ -90,8 +91,16 @@ Outcome ReadFaults(Reader& reader, Options* options) {
   return outcome;
 }
 
+// What it says is checked where a plugin is opened on it.
+Outcome ReadNetworkText(Reader& reader, Options* options) {
+  options->network.clear();
+  if (reader.TakeString(&options->network)) return {};
+  return Refused("key " + Quoted(kNetworkKey) + " wants a string");
+}
+
 Outcome ReadValue(const std::string& name, Reader& reader, Options* options) {
   if (name == kFaultsKey) return ReadFaults(reader, options);
+  if (name == kNetworkKey) return ReadNetworkText(reader, options);
   for (const Key& key : kKeys) {
     if (name != key.name) continue;
     uint64_t& value = options->*key.value;

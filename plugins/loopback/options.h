@@ -4,6 +4,7 @@
 #define PLUGINS_LOOPBACK_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plugins/loopback/fault_plan.h"
@@ -22,11 +23,14 @@ struct Options {
   // 1: buffers are poisoned and compared. Of an opened plugin, as is `faults`.
   uint64_t checks = 0;
   std::vector<Fault> faults;
+  // The network of model/network.h, on which operations take time and move no
+  // data. Of an opened plugin too.
+  std::string network;
 };
 
-// Reads a JSON object over `options`: whole numbers, and the plan of faults as
-// a string. Null and "" are "{}". A key that does not exist is refused, and the
-// known ones are listed.
+// Reads a JSON object over `options`: whole numbers, and the plan of faults and
+// the network as strings. Null and "" are "{}". A key that does not exist is
+// refused, and the known ones are listed.
 Outcome ReadOptions(const char* json, Options* options);
 
 }  // namespace muonshard::loopback

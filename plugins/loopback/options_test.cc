@@ -30,6 +30,20 @@ TEST(OptionsTest, KeysThatAreGivenAreSetAndOthersKept) {
   EXPECT_EQ(options.poll_ms, 12u);
 }
 
+TEST(OptionsTest, TheNetworkIsKeptAsItIsGiven) {
+  Options options;
+  EXPECT_TRUE(ReadOptions("{\"network\": \"hosts=2 lanes=1\", \"poll_ms\": 3}",
+                          &options)
+                  .ok());
+  EXPECT_EQ(options.network, "hosts=2 lanes=1");
+  EXPECT_EQ(options.poll_ms, 3u);
+  EXPECT_TRUE(ReadOptions("{\"network\": \"\"}", &options).ok());
+  EXPECT_EQ(options.network, "");
+  const Outcome number = ReadOptions("{\"network\": 1}", &options);
+  EXPECT_EQ(number.code, MUONSHARD_E_ARGUMENT);
+  EXPECT_THAT(number.text, HasSubstr("\"network\" wants a string"));
+}
+
 TEST(OptionsTest, AnUnknownKeyIsRefusedBesideTheKnownOnes) {
   Options options;
   const Outcome outcome = ReadOptions("{\"smal_bytes\": 1}", &options);

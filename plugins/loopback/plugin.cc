@@ -13,6 +13,7 @@
 #include "plugins/loopback/domain.h"
 #include "plugins/loopback/group.h"
 #include "plugins/loopback/laboratory.h"
+#include "plugins/loopback/model/network_clock.h"
 #include "plugins/loopback/options.h"
 #include "plugins/loopback/outcome.h"
 #include "plugins/loopback/post.h"
@@ -26,6 +27,8 @@ struct muonshard_plugin_s {
   std::shared_ptr<muonshard::loopback::Domain> domain;
   std::shared_ptr<muonshard::loopback::Laboratory> laboratory;
   muonshard::loopback::Options options;
+  // Null: data is moved.
+  std::shared_ptr<muonshard::loopback::NetworkClock> network;
 };
 
 struct muonshard_comm_s {
@@ -59,6 +62,12 @@ muonshard_code Open(const muonshard_host* host, const char* options,
     opened->domain = Registry::Get().DomainOf(*host);
     opened->laboratory = std::make_shared<Laboratory>(
         opened->options.faults, opened->options.checks == 1);
+    if (Outcome bad = NetworkClock::Open(
+            opened->domain, opened->options.network,
+            opened->laboratory->makes_messages(), &opened->network);
+        !bad.ok()) {
+      return bad;
+    }
     *plugin = opened.release();
     return {};
   });
@@ -67,10 +76,11 @@ muonshard_code Open(const muonshard_host* host, const char* options,
 void Close(muonshard_plugin plugin) {
   const std::unique_ptr<muonshard_plugin_s> closed(plugin);
   HostLock lock(closed->domain->mutex());
+  if (closed->network != nullptr) closed->network->Close(lock);
   closed->domain->JoinRetired(lock);
 }
 
-muonshard_code Caps(muonshard_plugin, int32_t, muonshard_caps* caps,
+muonshard_code Caps(muonshard_plugin plugin, int32_t, muonshard_caps* caps,
                     muonshard_status* status) {
   return Guarded(status, [&]() -> Outcome {
     if (!MUONSHARD_HAS(caps, muonshard_caps, reserved)) {
@@ -91,11 +101,15 @@ muonshard_code Caps(muonshard_plugin, int32_t, muonshard_caps* caps,
       caps->reductions |= uint64_t{1} << reduction;
     }
     caps->memory_kinds = uint64_t{1} << MUONSHARD_MEMORY_HOST;
-    caps->features =
-        MUONSHARD_FEATURE_CANONICAL | MUONSHARD_FEATURE_REPEATABLE |
-        MUONSHARD_FEATURE_MISMATCH_DETECTED |
-        MUONSHARD_FEATURE_DEADLOCK_DETECTED | MUONSHARD_FEATURE_SPLIT |
-        MUONSHARD_FEATURE_WINDOW | MUONSHARD_FEATURE_EXACT_COUNTERS;
+    caps->features = MUONSHARD_FEATURE_MISMATCH_DETECTED |
+                     MUONSHARD_FEATURE_DEADLOCK_DETECTED |
+                     MUONSHARD_FEATURE_SPLIT | MUONSHARD_FEATURE_WINDOW |
+                     MUONSHARD_FEATURE_EXACT_COUNTERS;
+    // On a network there are no results.
+    if (plugin->network == nullptr) {
+      caps->features |=
+          MUONSHARD_FEATURE_CANONICAL | MUONSHARD_FEATURE_REPEATABLE;
+    }
     caps->ranks_max = 0;
     return {};
   });
@@ -114,15 +128,18 @@ muonshard_code CommNew(muonshard_plugin plugin,
       return bad;
     }
     if (options.faults != plugin->options.faults ||
-        options.checks != plugin->options.checks) {
-      return {.code = MUONSHARD_E_ARGUMENT,
-              .text =
-                  "loopback options: \"faults\" and \"checks\" are of the "
-                  "plugin as it was opened, a group cannot change them"};
+        options.checks != plugin->options.checks ||
+        options.network != plugin->options.network) {
+      return {
+          .code = MUONSHARD_E_ARGUMENT,
+          .text =
+              "loopback options: \"faults\", \"checks\" and \"network\" are "
+              "of the plugin as it was opened, a group cannot change them"};
     }
     auto handle = std::make_unique<muonshard_comm_s>();
-    if (Outcome failed = JoinGroup(plugin->domain, plugin->laboratory, *config,
-                                   options, &handle->communicator);
+    if (Outcome failed =
+            JoinGroup(plugin->domain, plugin->laboratory, *config, options,
+                      plugin->network, &handle->communicator);
         !failed.ok()) {
       return failed;
     }

@@ -9,6 +9,7 @@
 
 #include "plugins/loopback/group.h"
 #include "plugins/loopback/injection.h"
+#include "plugins/loopback/model/network_clock.h"
 #include "plugins/loopback/registry.h"
 
 namespace muonshard::loopback {
@@ -214,9 +215,14 @@ Outcome EnterAndWait(Communicator& communicator,
 Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
                   const std::shared_ptr<Laboratory>& laboratory,
                   const muonshard_comm_config& config, const Options& options,
+                  const std::shared_ptr<NetworkClock>& network,
                   std::shared_ptr<Communicator>* made) {
   if (Outcome bad = CheckConfig(config); !bad.ok()) return bad;
   if (Outcome bad = laboratory->CheckRanks(config.size); !bad.ok()) return bad;
+  if (network != nullptr) {
+    Outcome bad = network->CheckRanks(config.program_rank, config.size);
+    if (!bad.ok()) return bad;
+  }
   Place place = {.program_rank = config.program_rank,
                  .what = "the making of group " + Quoted(config.name)};
   Fate fate;
@@ -240,7 +246,8 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
                              .program_rank = config.program_rank,
                              .program = domain->host().CurrentTask(),
                              .options = options,
-                             .laboratory = laboratory});
+                             .laboratory = laboratory,
+                             .network = network});
   Outcome entered;
   if (config.size == 1) {
     HostLock lock(domain->mutex());

@@ -22,10 +22,14 @@
 
 namespace muonshard::loopback {
 
-// Returns when all ranks of `config` have come.
+class NetworkClock;
+
+// Returns when all ranks of `config` have come. `network` is null where data is
+// moved.
 Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
                   const std::shared_ptr<Laboratory>& laboratory,
                   const muonshard_comm_config& config, const Options& options,
+                  const std::shared_ptr<NetworkClock>& network,
                   std::shared_ptr<Communicator>* made);
 
 }  // namespace muonshard::loopback

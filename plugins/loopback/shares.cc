@@ -148,40 +148,54 @@ Segment EvenShare(uint64_t count, uint64_t shares, uint64_t index) {
           .count = quotient + (index < remainder ? 1 : 0)};
 }
 
-void CountBytes(const Call& call, int32_t rank, std::span<uint64_t> sent_to) {
-  const size_t own = static_cast<size_t>(rank);
+void SentBytes::Add(const Call& call) {
   const uint64_t width = call.width();
-  if (call.kind == MUONSHARD_SEND) {
-    sent_to[static_cast<size_t>(call.peer)] += call.in_count * width;
-    return;
-  }
-  for (size_t peer = 0; peer < sent_to.size(); ++peer) {
-    if (peer == own) continue;
-    const bool to_root = peer == static_cast<size_t>(call.root);
-    uint64_t count = 0;
-    switch (call.kind) {
-      case MUONSHARD_ALL_REDUCE:
-        count = EvenShare(call.in_count, sent_to.size(), peer).count +
-                EvenShare(call.in_count, sent_to.size(), own).count;
-        break;
-      case MUONSHARD_REDUCE:
-        count = to_root ? call.in_count : 0;
-        break;
-      case MUONSHARD_BROADCAST:
-        count = call.in_count;  // 0 but on the root.
-        break;
-      case MUONSHARD_REDUCE_SCATTER_V:
-      case MUONSHARD_ALL_TO_ALL_V:
-        count = call.in_segments[peer].count;
-        break;
-      case MUONSHARD_ALL_GATHER_V:
-        count = call.in_count;
-        break;
-      default:  // Recv and Barrier send nothing.
-        break;
+  switch (call.kind) {
+    case MUONSHARD_ALL_REDUCE: {
+      const uint64_t own = EvenShare(call.in_count, size_, rank_).count;
+      const uint64_t quotient = call.in_count / size_;
+      AddFrom(0, (own + quotient + 1) * width);
+      // Where the longer shares end.
+      AddFrom(call.in_count % size_, uint64_t{0} - width);
+      break;
     }
-    sent_to[peer] += count * width;
+    case MUONSHARD_REDUCE:
+      ToOne(static_cast<size_t>(call.root)) += call.in_count * width;
+      break;
+    case MUONSHARD_BROADCAST:  // 0 but on the root.
+    case MUONSHARD_ALL_GATHER_V:
+      AddFrom(0, call.in_count * width);
+      break;
+    case MUONSHARD_REDUCE_SCATTER_V:
+    case MUONSHARD_ALL_TO_ALL_V:
+      for (size_t peer = 0; peer < size_; ++peer) {
+        ToOne(peer) += call.in_segments[peer].count * width;
+      }
+      break;
+    case MUONSHARD_SEND:
+      ToOne(static_cast<size_t>(call.peer)) += call.in_count * width;
+      break;
+    default:  // Recv and Barrier send nothing.
+      break;
   }
+}
+
+void SentBytes::AddFrom(uint64_t first, uint64_t bytes) {
+  steps_[first] += bytes;
+}
+
+uint64_t& SentBytes::ToOne(size_t peer) {
+  to_one_.resize(size_);
+  return to_one_[peer];
+}
+
+void SentBytes::Fill(std::span<uint64_t> sent_to) const {
+  std::fill(sent_to.begin(), sent_to.end(), 0);
+  std::copy(to_one_.begin(), to_one_.end(), sent_to.begin());
+  for (const auto& [first, more] : steps_) {
+    for (size_t peer = first; peer < size_; ++peer) sent_to[peer] += more;
+  }
+  sent_to[rank_] = 0;
 }
 
 }  // namespace muonshard::loopback

@@ -19,8 +19,11 @@
 #define PLUGINS_LOOPBACK_SHARES_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <vector>
 
 #include "plugins/loopback/call.h"
 
@@ -38,11 +41,36 @@ void RunShare(std::span<const Call* const> calls, int32_t phase, int32_t share,
 // longer by one element where it does not divide.
 Segment EvenShare(uint64_t count, uint64_t shares, uint64_t index);
 
-// Adds the payload bytes that `rank`, which made `call`, sends to each of
-// sent_to.size() ranks, by the direct algorithm of each kind: every
-// contribution goes straight to whoever needs it. AllReduce counts as the
-// reduce-scatter of even shares and the all-gather of the results.
-void CountBytes(const Call& call, int32_t rank, std::span<uint64_t> sent_to);
+// The payload bytes that one rank has sent to each rank of its group, by the
+// direct algorithm of each kind: every contribution goes straight to whoever
+// needs it. AllReduce counts as the reduce-scatter of even shares and the
+// all-gather of the results.
+class SentBytes {
+ public:
+  SentBytes(int32_t rank, int32_t size)
+      : rank_(static_cast<size_t>(rank)), size_(static_cast<size_t>(size)) {}
+
+  // Counts `call`, which the rank has made. Takes as long as the call has
+  // segments, and no longer in larger groups.
+  void Add(const Call& call);
+
+  // `sent_to` has an entry for each rank; nothing is sent to itself.
+  void Fill(std::span<uint64_t> sent_to) const;
+
+ private:
+  // Adds to all ranks from `first` on.
+  void AddFrom(uint64_t first, uint64_t bytes);
+
+  // What was sent to `peer` beside what `steps_` tells.
+  uint64_t& ToOne(size_t peer);
+
+  const size_t rank_;
+  const size_t size_;
+  std::vector<uint64_t> to_one_;  // Made on first use.
+  // By how much more was sent to a rank than to the one before it, where that
+  // differs; modulo 2^64.
+  std::map<uint64_t, uint64_t> steps_;
+};
 
 }  // namespace muonshard::loopback
 

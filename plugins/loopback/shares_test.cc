@@ -79,6 +79,17 @@ TEST(SharesTest, AShareThatIsToldToStopLeavesTheRest) {
   EXPECT_EQ(out, std::vector<int32_t>(3, 0));
 }
 
+// What `rank` of `size` has sent to each rank in `calls`.
+std::vector<uint64_t> Sent(int32_t rank, int32_t size,
+                           const std::vector<Call>& calls) {
+  SentBytes sent(rank, size);
+  for (const Call& call : calls) sent.Add(call);
+  // What was in the entries does not matter.
+  std::vector<uint64_t> sent_to(static_cast<size_t>(size), 77);
+  sent.Fill(sent_to);
+  return sent_to;
+}
+
 // What each rank sends in all, for one operation of segments of these counts.
 std::vector<uint64_t> SentBy(uint32_t kind,
                              const std::vector<uint64_t>& counts) {
@@ -94,8 +105,9 @@ std::vector<uint64_t> SentBy(uint32_t kind,
       call.out_segments = segments;
       call.in_count = counts[rank];
     }
-    std::vector<uint64_t> sent_to(counts.size());
-    CountBytes(call, static_cast<int32_t>(rank), sent_to);
+    const std::vector<uint64_t> sent_to =
+        Sent(static_cast<int32_t>(rank), static_cast<int32_t>(counts.size()),
+             {call});
     EXPECT_EQ(sent_to[rank], 0u) << "a rank sends itself nothing";
     sent.push_back(
         std::accumulate(sent_to.begin(), sent_to.end(), uint64_t{0}));
@@ -124,31 +136,31 @@ TEST(SharesTest, AllReduceIsCountedAsItsTwoHalves) {
   // contributions and the own share of the result.
   std::vector<int32_t> buffer(10);
   const Call call = I32Call(MUONSHARD_ALL_REDUCE, buffer, buffer);
-  std::vector<uint64_t> sent_to(4);
-  CountBytes(call, 3, sent_to);
-  EXPECT_EQ(sent_to,
+  EXPECT_EQ(Sent(3, 4, {call}),
             (std::vector<uint64_t>{4 * (3 + 2), 4 * (3 + 2), 4 * (2 + 2), 0}));
+  // Rank 1 has a share of 3; and where all are equal none is longer.
+  EXPECT_EQ(Sent(1, 4, {call, call}),
+            (std::vector<uint64_t>{2 * 4 * (3 + 3), 0, 2 * 4 * (2 + 3),
+                                   2 * 4 * (2 + 3)}));
+  EXPECT_EQ(Sent(1, 5, {call}), (std::vector<uint64_t>{16, 0, 16, 16, 16}));
+  EXPECT_EQ(Sent(0, 1, {call}), std::vector<uint64_t>{0});
 }
 
 TEST(SharesTest, RootedKindsAndMessagesCountWhatTheyMove) {
   std::vector<int32_t> buffer(10);
-  std::vector<uint64_t> sent_to(3);
-  Call call = I32Call(MUONSHARD_REDUCE, buffer, buffer);
-  call.root = 2;
-  CountBytes(call, 0, sent_to);
-  EXPECT_EQ(sent_to, (std::vector<uint64_t>{0, 0, 40}));
-  call.kind = MUONSHARD_BROADCAST;
-  CountBytes(call, 2, sent_to);
-  EXPECT_EQ(sent_to, (std::vector<uint64_t>{40, 40, 40}));
-  call.kind = MUONSHARD_SEND;
-  call.peer = 1;
-  CountBytes(call, 0, sent_to);
-  EXPECT_EQ(sent_to, (std::vector<uint64_t>{40, 80, 40}));
-  call.kind = MUONSHARD_RECV;
-  CountBytes(call, 0, sent_to);
-  call.kind = MUONSHARD_BARRIER;
-  CountBytes(call, 0, sent_to);
-  EXPECT_EQ(sent_to, (std::vector<uint64_t>{40, 80, 40}));
+  std::vector<int32_t> none;
+  std::vector<Call> calls = {I32Call(MUONSHARD_REDUCE, buffer, buffer)};
+  calls[0].root = 2;
+  EXPECT_EQ(Sent(0, 3, calls), (std::vector<uint64_t>{0, 0, 40}));
+  calls.push_back(I32Call(MUONSHARD_BROADCAST, buffer, buffer));
+  EXPECT_EQ(Sent(0, 3, calls), (std::vector<uint64_t>{0, 40, 80}));
+  EXPECT_EQ(Sent(2, 3, calls), (std::vector<uint64_t>{40, 40, 0}));
+  calls.push_back(I32Call(MUONSHARD_SEND, buffer, none));
+  calls.back().peer = 1;
+  EXPECT_EQ(Sent(0, 3, calls), (std::vector<uint64_t>{0, 80, 80}));
+  calls.push_back(I32Call(MUONSHARD_RECV, none, buffer));
+  calls.push_back(I32Call(MUONSHARD_BARRIER, none, none));
+  EXPECT_EQ(Sent(0, 3, calls), (std::vector<uint64_t>{0, 80, 80}));
 }
 
 }  // namespace

@@ -51,6 +51,9 @@ struct Slot {
   std::vector<std::shared_ptr<Work>>
       works;                 // By index in ranks; null: to come.
   std::vector<bool> agreed;  // Whose calls were compared.
+  size_t first_agreed = SIZE_MAX;
+  std::vector<size_t> unagreed;  // Who has posted since.
+  size_t arrived_count = 0;      // The first so many have arrived.
 
   State state = State::kGathering;
   std::vector<const Call*> calls;  // Of `works`, once running.

@@ -15,11 +15,15 @@ namespace {
 
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 
-using BlockedTask = Domain::BlockedTask;
-
-bool IsBlocked(const std::vector<BlockedTask>& blocked, uint64_t task) {
-  return std::any_of(blocked.begin(), blocked.end(),
-                     [&](const BlockedTask& b) { return b.task == task; });
+// Whether some peer has begun what lacks a post of `task`. If none has, nobody
+// waits for it.
+bool IsLacked(Domain& domain, uint64_t task) {
+  const auto communicators = domain.CommunicatorsOf(task);
+  return std::any_of(
+      communicators.begin(), communicators.end(),
+      [](const std::shared_ptr<Communicator>& communicator) {
+        return communicator->group()->MayLack(communicator->rank());
+      });
 }
 
 // The tasks whose posts `work` lacks, in rank order.
@@ -53,23 +57,20 @@ std::string DescribeWait(const Work& work, uint64_t lacked_task) {
   return text + "a rank";
 }
 
-// Looks for a deadlock that the last of the blocked tasks has closed, breaks
-// all groups in it and says whether there was one.
-bool BreakDeadlock(Domain& domain, int64_t now_ns) {
-  const std::vector<BlockedTask>& blocked = domain.blocked_tasks();
-  // Nearly always the ranks that this one waits for compute, and that ends it.
-  const std::vector<uint64_t> lacked = LackedTasks(*blocked.back().work);
-  if (std::none_of(lacked.begin(), lacked.end(),
-                   [&](uint64_t task) { return IsBlocked(blocked, task); })) {
-    return false;
-  }
+// Looks for a deadlock that `task`, which is blocked since just now, has
+// closed, breaks all groups in it and says whether there was one.
+bool BreakDeadlock(Domain& domain, uint64_t task, int64_t now_ns) {
+  // Nearly always nobody waits for this one, and that ends it: otherwise it
+  // would take thousands of ranks as long to fall asleep as to do their work.
+  if (!IsLacked(domain, task)) return false;
   std::vector<TaskWait> waits;
   std::vector<const Work*> works;
-  for (const BlockedTask& task : blocked) {
+  for (const auto& [blocked_task, blocked] : domain.blocked_tasks()) {
     // Past its deadline a task goes on, even if it has not run since.
-    if (task.deadline_ns <= now_ns) continue;
-    waits.push_back({.task = task.task, .lacks = LackedTasks(*task.work)});
-    works.push_back(task.work);
+    if (blocked.deadline_ns <= now_ns) continue;
+    waits.push_back(
+        {.task = blocked_task, .lacks = LackedTasks(*blocked.work)});
+    works.push_back(blocked.work);
   }
   const ClosedWaits closed = FindClosedWaits(waits);
   if (closed.stuck.empty()) return false;
@@ -100,20 +101,16 @@ void Sleep(HostLock& lock, Work& work, int64_t now_ns, int64_t deadline_ns) {
       kNanosecondsPerMillisecond;
   const bool counts = deadline_ns == kNever || deadline_ns - now_ns >= poll_ns;
   const uint64_t task = domain.host().CurrentTask();
-  std::vector<BlockedTask>& blocked = domain.blocked_tasks();
   if (counts) {
-    blocked.push_back({task, &work, deadline_ns});
-    if (BreakDeadlock(domain, now_ns)) {
-      blocked.pop_back();
+    domain.blocked_tasks()[task] = {&work, deadline_ns};
+    if (BreakDeadlock(domain, task, now_ns)) {
+      domain.blocked_tasks().erase(task);
       return;
     }
   }
   communicator.condition().Wait(
       lock, std::min(deadline_ns, communicator.earliest_deadline()));
-  if (!counts) return;
-  blocked.erase(std::find_if(
-      blocked.begin(), blocked.end(),
-      [&](const BlockedTask& b) { return b.task == task && b.work == &work; }));
+  if (counts) domain.blocked_tasks().erase(task);
 }
 
 }  // namespace
