@@ -78,6 +78,7 @@ def judge_all(judge, mutants, state, count):
     """Judges until `count` mutants have compiled; prints each."""
     judged = []
     counted = 0
+    is_checked = False
     for each in mutants:
         if counted == count:
             break
@@ -85,6 +86,9 @@ def judge_all(judge, mutants, state, count):
         stage_done = verdict.stage if verdict else 0
         survived = verdict and verdict.result == stages.SURVIVED
         if verdict is None or (survived and stage_done < judge.stage_max):
+            if not is_checked:
+                judge.check_whole(sorted({t for m in mutants for t in m.tests}))
+                is_checked = True
             verdict = judge.judge(each, stage_done)
             state.add(each, verdict)
             by = f" by {verdict.by}" if verdict.by else ""
@@ -122,9 +126,10 @@ def run_mutants(arguments, root):
     reasons = read_reasons(root)
     above = tests_above(read_folders(root))
     state = results.State(arguments.resume, run)
+    if arguments.again:
+        state.forget_survivors()
     with scratch.Scratch(root, arguments.folder, arguments.bazel_flags) as tree:
         judge = stages.Judge(tree, above, arguments.seeds, arguments.stages)
-        judge.check_whole(sorted({t for m in mutants for t in m.tests}))
         judged = judge_all(judge, mutants, state, count)
     print("\n".join(results.table(judged, reasons)))
     line, all_explained = results.summary(judged, reasons)
@@ -182,6 +187,11 @@ def parse(arguments):
     for command in (chosen, drawn):
         command.add_argument(
             "--resume", metavar="FILE", help="go on with a run, or begin it"
+        )
+        command.add_argument(
+            "--again",
+            action="store_true",
+            help="judge once more what survived: tests have changed",
         )
         command.add_argument(
             "--stages",

@@ -25,6 +25,10 @@ class ScriptedJudge:
         self.stage_max = stage_max
         self._verdicts = verdicts
         self.judged = []
+        self.checked = 0
+
+    def check_whole(self, targets):
+        self.checked += 1
 
     def judge(self, each, stage_done):
         self.judged.append((each.name, stage_done))
@@ -56,6 +60,7 @@ class MutateTest(unittest.TestCase):
         judge = ScriptedJudge({"a": NOT_COMPILED, "b": KILLED, "c": KILLED})
         judged = judge_all(judge, "abc", results.State(None, {}), 1)
         self.assertEqual([m.name for m, _ in judged], ["a", "b"])
+        self.assertEqual(judge.checked, 1)
 
     def test_what_was_judged_is_not_judged_again(self):
         state = results.State(None, {})
@@ -64,6 +69,10 @@ class MutateTest(unittest.TestCase):
         judged = judge_all(judge, "ab", state, 2)
         self.assertEqual(judge.judged, [("b", 0)])
         self.assertEqual(len(judged), 2)
+        # With every verdict there, nothing needs to be built.
+        judge = ScriptedJudge({})
+        judge_all(judge, "ab", state, 2)
+        self.assertEqual(judge.checked, 0)
 
     def test_what_survived_fewer_stages_goes_on_behind_them(self):
         state = results.State(None, {})

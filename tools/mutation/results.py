@@ -42,6 +42,14 @@ class State:
     def _remember(self, entry):
         self._verdicts[entry["name"]] = entry
 
+    def forget_survivors(self):
+        """Lets all that survived be judged once more."""
+        self._verdicts = {
+            name: entry
+            for name, entry in self._verdicts.items()
+            if entry["result"] != stages.SURVIVED
+        }
+
     def verdict_of(self, mutant):
         entry = self._verdicts.get(mutant.name)
         if entry is None or entry["digest"] != mutant.digest:

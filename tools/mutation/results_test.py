@@ -42,6 +42,14 @@ class StateTest(unittest.TestCase):
             results.State(self.path, RUN).verdict_of(make("one")), KILLED
         )
 
+    def test_survivors_can_be_judged_once_more(self):
+        state = results.State(self.path, RUN)
+        state.add(make("one"), KILLED)
+        state.add(make("two"), SURVIVED)
+        state.forget_survivors()
+        self.assertEqual(state.verdict_of(make("one")), KILLED)
+        self.assertIsNone(state.verdict_of(make("two")))
+
     def test_a_verdict_on_another_edit_does_not_count(self):
         results.State(self.path, RUN).add(make("one"), KILLED)
         state = results.State(self.path, RUN)

@@ -35,8 +35,8 @@ def run(command, folder, seconds, environment=None):
         output, _ = process.communicate(timeout=seconds)
         return Outcome(process.returncode, output)
     except subprocess.TimeoutExpired:
-        # Bazel's client passes an interrupt on to its server.
-        os.killpg(process.pid, signal.SIGINT)
+        # On this signal a client of Bazel stops its server's work first.
+        os.killpg(process.pid, signal.SIGTERM)
         try:
             output, _ = process.communicate(timeout=10)
         except subprocess.TimeoutExpired:

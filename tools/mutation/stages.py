@@ -24,8 +24,10 @@ _TEST_SECONDS = 60
 _TESTS_SECONDS = 1800
 
 # Exit statuses of Bazel.
-_PASSED, _BUILD_FAILED, _TESTS_FAILED, _NO_TESTS = 0, 1, 3, 4
-_FAILED_TARGET = re.compile(r"^(//\S+)\s+(FAILED|TIMEOUT)\b", re.MULTILINE)
+_PASSED, _BUILD_FAILED, _NO_TESTS = 0, 1, 4
+# As it happens: the summary in the end lacks a target of which a shard failed
+# while another still ran.
+_FAILED_TARGET = re.compile(r"^(FAIL|TIMEOUT): (//\S+)", re.MULTILINE)
 _FAILED_CASE = re.compile(r"^\[  FAILED  \] ([\w./]+)", re.MULTILINE)
 
 
@@ -104,14 +106,14 @@ def _tests_stage(tree, targets, stage):
     )
     if ended.status in (_PASSED, _NO_TESTS):
         return None
-    if ended.status == _BUILD_FAILED:
-        return Verdict(DOES_NOT_COMPILE, stage=stage)
     if ended.status is None:
         return Verdict(KILLED, "tests: a hang", stage)
     failed = _FAILED_TARGET.search(ended.output)
-    if ended.status != _TESTS_FAILED or not failed:
+    if not failed and ended.status == _BUILD_FAILED:
+        return Verdict(DOES_NOT_COMPILE, stage=stage)
+    if not failed:
         raise JudgeError(f"bazel test failed:\n{_last_lines(ended.output)}")
-    target, how = failed.groups()
+    how, target = failed.groups()
     case = _FAILED_CASE.search(ended.output)
     if how == "TIMEOUT":
         return Verdict(KILLED, f"{target}: a hang", stage)

@@ -83,13 +83,14 @@ class StagesTest(unittest.TestCase):
     def test_a_hang_is_a_kill_and_is_said(self):
         verdict, _ = judge({}, explored=(None, ""))
         self.assertEqual(verdict.by, "explore: a hang")
-        output = "//a:x_test   TIMEOUT in 60.0s\n"
+        output = "TIMEOUT: //a:x_test (see x.log)\n"
         verdict, _ = judge({"test //a:x_test": (3, output)})
         self.assertEqual(verdict.by, "//a:x_test: a hang")
 
     def test_a_killer_is_a_target_and_its_first_case_that_failed(self):
         output = (
-            "[  FAILED  ] XTest.Counts (0 ms)\n//a:x_test    FAILED in 0.1s\n"
+            "FAIL: //a:x_test (shard 1 of 2) (see x.log)\n"
+            "[  FAILED  ] XTest.Counts (0 ms)\n//a:x_test    NO STATUS\n"
         )
         verdict, _ = judge({"test //a:x_test": (3, output)})
         self.assertEqual(
