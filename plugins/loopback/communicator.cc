@@ -5,13 +5,14 @@
 #include <span>
 #include <utility>
 
+#include "plugins/loopback/checks.h"
 #include "plugins/loopback/group.h"
 
 namespace muonshard::loopback {
 namespace {
 
 // Of a cache line, and enough for any vector register.
-constexpr std::align_val_t kMemoryAlignment{64};
+constexpr std::align_val_t kAlignment{kMemoryAlignment};
 
 }  // namespace
 
@@ -30,7 +31,10 @@ Communicator::Communicator(std::shared_ptr<Domain> domain,
 
 Communicator::~Communicator() {
   laboratory().CommunicatorGone();
-  for (void* memory : memory_) operator delete(memory, kMemoryAlignment);
+  while (!memory_.empty()) {
+    const Outcome freed = FreeMemory(memory_.begin()->first);
+    if (!freed.ok()) domain_->host().LogError(freed.text);
+  }
 }
 
 Outcome Communicator::death() const {
@@ -182,15 +186,25 @@ void Communicator::Count(muonshard_counters* counters) const {
 }
 
 void* Communicator::NewMemory(uint64_t bytes) {
-  memory_.reserve(memory_.size() + 1);
-  memory_.push_back(operator new(std::max<uint64_t>(bytes, 1),
-                                 kMemoryAlignment));
-  return memory_.back();
+  void* const memory =
+      laboratory().checks()
+          ? NewGuardedMemory(bytes)
+          :
+          operator new(std::max<uint64_t>(bytes, 1), kAlignment);
+  memory_.emplace(memory, bytes);
+  return memory;
 }
 
-void Communicator::FreeMemory(void* memory) {
-  std::erase(memory_, memory);
-  operator delete(memory, kMemoryAlignment);
+Outcome Communicator::FreeMemory(void* memory) {
+  const uint64_t bytes = memory_.extract(memory).mapped();
+  if (!laboratory().checks()) {
+    operator delete(memory, kAlignment);
+    return {};
+  }
+  Outcome outcome = CheckGuards(memory, bytes);
+  outcome.rank = rank();
+  FreeGuardedMemory(memory);
+  return outcome;
 }
 
 }  // namespace muonshard::loopback

@@ -98,10 +98,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Fills `counters`, which has room for all ranks.
   void Count(muonshard_counters* counters) const;
 
-  // Memory that lives until it is freed or the communicator is. Called by one
-  // task at a time, without the mutex.
+  // Memory that lives until it is freed or the communicator is; under `checks`
+  // between guards, and what freeing finds of them is its outcome. Called by
+  // one task at a time, without the mutex.
   void* NewMemory(uint64_t bytes);
-  void FreeMemory(void* memory);
+  Outcome FreeMemory(void* memory);
 
  private:
   enum class Service { kNone, kStarting, kRunning };
@@ -134,7 +135,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The rank left inside an action, and so without a wait for its service.
   bool abandoned_ = false;
 
-  std::vector<void*> memory_;
+  std::map<void*, uint64_t> memory_;  // With its size in bytes.
 };
 
 }  // namespace muonshard::loopback

@@ -36,7 +36,9 @@ FakeHost::FakeHost() {
   host_.abi_major = MUONSHARD_ABI_MAJOR;
   host_.abi_minor = MUONSHARD_ABI_MINOR;
   host_.context = this;
-  host_.log = [](void*, int32_t, const char*) {};
+  host_.log = [](void* host, int32_t, const char* text) {
+    Of(host).lines_.push_back(text);
+  };
   host_.now_ns = [](void* host) { return Of(host).now_ns_; };
   host_.yield = [](void*) {};
   host_.mutex_new = [](void* host) {

@@ -44,6 +44,7 @@ class FakeHost {
   void FailObjects() { objects_fail_ = true; }
   void FailStore() { store_fails_ = true; }
   std::map<std::string, std::string>& values() { return values_; }
+  const std::vector<std::string>& lines() const { return lines_; }  // Logged.
 
  private:
   template <typename Handle>
@@ -58,6 +59,7 @@ class FakeHost {
   bool store_fails_ = false;
   std::map<std::string, std::string> values_;
   std::map<std::string, int64_t> sums_;
+  std::vector<std::string> lines_;
 };
 
 }  // namespace muonshard::loopback

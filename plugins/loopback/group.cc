@@ -15,9 +15,11 @@ Group::Group(std::shared_ptr<Domain> domain, std::string name, int32_t size)
       name_(std::move(name)),
       size_(size),
       members_(Index(size)),
-      program_ranks_(Index(size), -1),
+      program_ranks_(Index(size)),
       left_(Index(size)),
-      posted_(Index(size)) {}
+      posted_(Index(size)) {
+  std::iota(program_ranks_.begin(), program_ranks_.end(), 0);
+}
 
 void Group::NotifyMembers() {
   for (Communicator* member : members_) {
@@ -50,8 +52,7 @@ Slot& Group::PlaceAll(const std::shared_ptr<Work>& work) {
     slots_.push_back(std::make_shared<Slot>(work->sequence, std::move(ranks)));
   }
   Slot& slot = *slots_[work->sequence - ended_];
-  slot.works[rank] = work;
-  slot.unagreed.push_back(rank);
+  slot.Place(rank, work);
   return slot;
 }
 
@@ -69,8 +70,7 @@ Slot& Group::PlaceMessage(const std::shared_ptr<Work>& work) {
     ++open_messages_;
   }
   Slot& slot = *pair.slots[work->sequence - pair.first];
-  slot.works[end] = work;
-  slot.unagreed.push_back(end);
+  slot.Place(end, work);
   return slot;
 }
 
@@ -83,7 +83,7 @@ void Group::Advance() {
   while (!broken() && !slots_.empty()) {
     const std::shared_ptr<Slot> front = slots_.front();
     if (front->state != Slot::State::kGathering) break;
-    if (!Agree(*front) || !Arrived(*front)) break;
+    if (!Agree(*front) || !Arrive(*front)) break;
     Start(front);
   }
   if (!broken() && open_messages_ > 0) AdvanceMessages();
@@ -95,8 +95,8 @@ void Group::AdvanceMessages() {
     for (size_t i = 0; i < pair.slots.size(); ++i) {
       const std::shared_ptr<Slot> slot = pair.slots[i];
       if (slot->state != Slot::State::kGathering || !slot->posted()) continue;
-      if (!Agree(*slot)) return;  // Agree has emptied pairs_.
-      if (Arrived(*slot)) Start(slot);
+      if (Agree(*slot) && Arrive(*slot)) Start(slot);
+      if (broken()) return;  // Which has emptied pairs_.
     }
     while (!pair.slots.empty() &&
            pair.slots.front()->state == Slot::State::kEnded) {
@@ -109,7 +109,7 @@ void Group::AdvanceMessages() {
 
 bool Group::Agree(Slot& slot) {
   for (const size_t i : std::exchange(slot.unagreed, {})) {
-    if (slot.works[i] == nullptr) continue;  // Withdrawn.
+    if (!slot.heard_of(i)) continue;  // Withdrawn or lost.
     for (size_t j = slot.first_agreed; j < slot.works.size(); ++j) {
       if (!slot.agreed[j]) continue;
       const RankCall left{slot.works[std::min(i, j)]->call,
@@ -131,7 +131,9 @@ bool Group::Agree(Slot& slot) {
   return true;
 }
 
-bool Group::Arrived(Slot& slot) const {
+bool Group::Arrive(Slot& slot) {
+  DeliverMessages(slot);
+  if (broken()) return false;
   // Who has arrived stays so.
   for (size_t& next = slot.arrived_count; next < slot.works.size(); ++next) {
     if (!slot.arrived(next) || slot.works[next]->gate > ended_) return false;
@@ -249,6 +251,8 @@ void Group::ShareEnded(const std::shared_ptr<Slot>& slot) {
 }
 
 void Group::Finish(Slot& slot) {
+  CheckInputs(slot);
+  if (broken()) return;  // Which has ended the works.
   EndWorks(slot);
   if (!slot.calls[0]->pairwise()) {  // AdvanceMessages takes these away.
     slots_.pop_front();

@@ -60,15 +60,12 @@ class Group : public std::enable_shared_from_this<Group> {
 
   // Starts the operation of `work`. It may end here.
   void Post(const std::shared_ptr<Work>& work);
-  // A producer of `work` has ended.
   void ProducerEnded(Work& work);
 
-  // The first call decides.
-  // `culprits` are ranks of the world that are to blame.
+  // The first call decides. `culprits` are of the world.
   void Break(const Outcome& outcome, const std::set<int32_t>& culprits = {});
   bool broken() const { return !failure_.ok(); }
   const Outcome& failure() const { return failure_; }
-  // Breaks the group because the deadline of `work` has passed.
   void BreakAtDeadline(const Work& work);
 
   // Runs a share without the mutex, of `rank` if there is one, else of any
@@ -81,15 +78,13 @@ class Group : public std::enable_shared_from_this<Group> {
   // The ranks without whose posts `work` cannot end.
   std::vector<int32_t> Lacking(const Work& work) const;
 
-  // The split with this number, begun on first use.
-  Split& SplitOf(uint64_t number);
+  Split& SplitOf(uint64_t number);  // Begun on first use.
   void EraseSplit(uint64_t number) { splits_.erase(number); }
   // "ranks 1, 2", and who that is in the world where it differs.
   std::string Names(const std::vector<int32_t>& ranks) const;
   // "; held up by rank 5 of the world": who is behind `ranks`, or "".
   std::string Behind(const std::vector<int32_t>& ranks) const;
   std::set<int32_t> CulpritsOf(const std::vector<int32_t>& ranks) const;
-  // That `missing` did not come to `what`.
   Outcome NotCome(const std::string& what,
                   const std::vector<int32_t>& missing) const;
   Outcome CheckNobodyLeft() const;  // OK, or that a rank has left.
@@ -100,12 +95,13 @@ class Group : public std::enable_shared_from_this<Group> {
 
   Slot& PlaceAll(const std::shared_ptr<Work>& work);
   Slot& PlaceMessage(const std::shared_ptr<Work>& work);
-  // Starts whatever all ranks have arrived for.
   void Advance();
   void AdvanceMessages();
-  // False if the ranks disagree, which breaks the group.
-  bool Agree(Slot& slot);
-  bool Arrived(Slot& slot) const;
+  bool Agree(Slot& slot);  // False breaks the group.
+  // Delivers messages first. False if not all arrive, or the group breaks.
+  bool Arrive(Slot& slot);
+  void DeliverMessages(Slot& slot);
+  void CheckInputs(const Slot& slot);  // That callers have let them be.
   void Start(const std::shared_ptr<Slot>& slot);
   void RunWhole(Slot& slot);
   // Ends the operation when the network would have.
@@ -115,7 +111,6 @@ class Group : public std::enable_shared_from_this<Group> {
   void Finish(Slot& slot);
   void EndWorks(Slot& slot);
   void EndWork(Work& work);
-  // Takes the post of a dead rank out of an operation that has not started.
   void Withdraw(Slot& slot, size_t index);
   Outcome RankLeft(int32_t rank, const std::string& consequence) const;
   const Slot* SlotOf(const Work& work) const;
@@ -123,10 +118,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::vector<int32_t> LackedBy(int32_t rank) const;
   void AddCulprits(int32_t rank, std::set<const Communicator*>* visited,
                    std::set<int32_t>* culprits) const;
-  int32_t ProgramRank(int32_t rank) const {
-    const int32_t known = program_ranks_[Index(rank)];
-    return known < 0 ? rank : known;
-  }
+  int32_t ProgramRank(int32_t r) const { return program_ranks_[Index(r)]; }
   std::string DescribeSlot(const Slot& slot) const;
 
   const std::shared_ptr<Domain> domain_;
@@ -136,7 +128,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::shared_ptr<NetworkClock> network_;  // Null: data is moved.
   int32_t entered_ = 0;
   std::vector<Communicator*> members_;
-  std::vector<int32_t> program_ranks_;  // In the world; -1: not yet known.
+  std::vector<int32_t> program_ranks_;  // In the world; till known, the same.
   std::vector<bool> left_;
   bool somebody_left_ = false;
   Outcome failure_;
@@ -147,7 +139,6 @@ class Group : public std::enable_shared_from_this<Group> {
   std::deque<std::shared_ptr<Slot>> slots_;  // The front one runs or is next.
   uint64_t ended_ = 0;                       // Sequence of the front slot.
   std::vector<uint64_t> posted_;  // Operations of all ranks, by rank.
-  // By sender and receiver.
   std::map<std::pair<int32_t, int32_t>, Messages> pairs_;
   int32_t open_messages_ = 0;
   std::vector<std::shared_ptr<Slot>> running_;  // With shares to claim or end.

@@ -176,8 +176,7 @@ void Group::BreakAtDeadline(const Work& work) {
   std::vector<int32_t> unready;
   for (size_t index = 0; index < slot->ranks.size(); ++index) {
     if (slot->arrived(index)) continue;
-    const bool posted = slot->works[index] != nullptr;
-    (posted ? unready : missing).push_back(slot->ranks[index]);
+    (slot->heard_of(index) ? unready : missing).push_back(slot->ranks[index]);
   }
   const size_t arrived = slot->ranks.size() - missing.size() - unready.size();
   text += "; " + std::to_string(arrived) + " of " +

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <new>
+#include <string>
 
 #include "collectives/plugin_abi.h"
 
@@ -27,6 +28,9 @@ class Host {
   void* context() const { return table_.context; }
   int64_t Now() const { return table_.now_ns(context()); }
   uint64_t CurrentTask() const { return table_.task_current(context()); }
+  void LogError(const std::string& text) const {
+    table_.log(context(), 2, text.c_str());
+  }
 
   muonshard_task StartTask(const char* name, void (*function)(void*),
                            void* argument) const {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/loopback/fault_run.h"
+#include "plugins/loopback/fault_run_test.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {

@@ -132,4 +132,14 @@ Outcome ReadOptions(const char* json, Options* options) {
   return {};
 }
 
+Outcome CheckOfGroup(const Options& options, const Options& opened) {
+  if (options.faults == opened.faults && options.checks == opened.checks &&
+      options.network == opened.network) {
+    return {};
+  }
+  return Refused(
+      "\"faults\", \"checks\" and \"network\" are of the plugin as it was "
+      "opened, a group cannot change them");
+}
+
 }  // namespace muonshard::loopback

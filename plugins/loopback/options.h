@@ -33,6 +33,9 @@ struct Options {
 // refused, and the known ones are listed.
 Outcome ReadOptions(const char* json, Options* options);
 
+// Refuses what a group may not have otherwise than its plugin.
+Outcome CheckOfGroup(const Options& options, const Options& opened);
+
 }  // namespace muonshard::loopback
 
 #endif  // PLUGINS_LOOPBACK_OPTIONS_H_

@@ -16,6 +16,8 @@ TEST(OptionsTest, NothingMeansTheDefaults) {
     EXPECT_TRUE(ReadOptions(json, &options).ok());
     EXPECT_EQ(options.small_bytes, Options().small_bytes);
     EXPECT_EQ(options.poll_ms, Options().poll_ms);
+    EXPECT_EQ(options.checks, 0u);
+    EXPECT_TRUE(options.faults.empty());
   }
 }
 
@@ -44,21 +46,45 @@ TEST(OptionsTest, TheNetworkIsKeptAsItIsGiven) {
   EXPECT_THAT(number.text, HasSubstr("\"network\" wants a string"));
 }
 
+TEST(OptionsTest, ThePlanOfFaultsIsAStringAndChecksAreOnOrOff) {
+  Options options;
+  EXPECT_TRUE(ReadOptions("{\"faults\": \"die rank=1 before=2; abort rank=0 "
+                          "at=3\", \"checks\": 1}",
+                          &options)
+                  .ok());
+  EXPECT_EQ(options.checks, 1u);
+  ASSERT_EQ(options.faults.size(), 2u);
+  EXPECT_EQ(options.faults[1].operation, 3u);
+  EXPECT_TRUE(ReadOptions("{\"faults\": \"\"}", &options).ok());
+  EXPECT_TRUE(options.faults.empty());
+}
+
+TEST(OptionsTest, ABadPlanSaysWhatIsKnown) {
+  Options options;
+  const Outcome outcome = ReadOptions("{\"faults\": \"die rank=1\"}", &options);
+  EXPECT_EQ(outcome.code, MUONSHARD_E_ARGUMENT);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("loopback options: fault \"die rank=1\""),
+                    HasSubstr("known: die rank=R before=N")));
+}
+
 TEST(OptionsTest, AnUnknownKeyIsRefusedBesideTheKnownOnes) {
   Options options;
   const Outcome outcome = ReadOptions("{\"smal_bytes\": 1}", &options);
   EXPECT_EQ(outcome.code, MUONSHARD_E_ARGUMENT);
   EXPECT_THAT(outcome.text,
               AllOf(HasSubstr("\"smal_bytes\""), HasSubstr("\"small_bytes\""),
-                    HasSubstr("\"poll_ms\"")));
+                    HasSubstr("\"poll_ms\""), HasSubstr("\"checks\""),
+                    HasSubstr("\"faults\"")));
 }
 
-TEST(OptionsTest, WhatIsNoObjectOfWholeNumbersIsRefused) {
+TEST(OptionsTest, WhatIsNoObjectOfKnownValuesIsRefused) {
   for (const char* json :
        {"[]", "{", "{\"poll_ms\"", "{\"poll_ms\":1", "{\"poll_ms\":1,}",
         "{\"poll_ms\":-1}", "{\"poll_ms\":\"1\"}", "{\"poll_ms\":1.5}",
         "{\"poll_ms\":10000000000000}", "{\"poll_ms\":1} x", "{poll_ms:1}",
-        "{\"poll_\\u006ds\":1}", "{,}", "1"}) {
+        "{\"poll_\\u006ds\":1}", "{,}", "1", "{\"checks\":2}", "{\"faults\":1}",
+        "{\"faults\":\"die"}) {
     Options options;
     EXPECT_EQ(ReadOptions(json, &options).code, MUONSHARD_E_ARGUMENT) << json;
   }

@@ -127,14 +127,8 @@ muonshard_code CommNew(muonshard_plugin plugin,
     if (Outcome bad = ReadOptions(config->options, &options); !bad.ok()) {
       return bad;
     }
-    if (options.faults != plugin->options.faults ||
-        options.checks != plugin->options.checks ||
-        options.network != plugin->options.network) {
-      return {
-          .code = MUONSHARD_E_ARGUMENT,
-          .text =
-              "loopback options: \"faults\", \"checks\" and \"network\" are "
-              "of the plugin as it was opened, a group cannot change them"};
+    if (Outcome bad = CheckOfGroup(options, plugin->options); !bad.ok()) {
+      return bad;
     }
     auto handle = std::make_unique<muonshard_comm_s>();
     if (Outcome failed =
@@ -275,9 +269,14 @@ muonshard_code MemoryFree(muonshard_comm comm, muonshard_window window,
                           muonshard_status* status) {
   return Guarded(status, [&]() -> Outcome {
     const std::unique_ptr<muonshard_window_s> freed(window);
-    if (freed->memory != nullptr) comm->communicator->FreeMemory(freed->memory);
-    HostLock lock(comm->communicator->domain()->mutex());
-    return comm->communicator->death();
+    Communicator& communicator = *comm->communicator;
+    Outcome outcome;
+    if (freed->memory != nullptr) {
+      outcome = communicator.FreeMemory(freed->memory);
+    }
+    if (!outcome.ok()) return outcome;
+    HostLock lock(communicator.domain()->mutex());
+    return communicator.death();
   });
 }
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstring>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "plugins/loopback/group.h"
 #include "plugins/loopback/injection.h"
+#include "plugins/loopback/message.h"
 #include "plugins/loopback/model/network_clock.h"
 #include "plugins/loopback/registry.h"
 
@@ -175,18 +178,34 @@ Outcome Enter(Communicator& communicator, const muonshard_comm_config& config) {
   return {};
 }
 
+// What a rank says of itself is a message to its peers.
+Outcome DeliverCard(const Communicator& communicator,
+                    const muonshard_comm_config& config, Fate::Message damage) {
+  if (damage == Fate::Message::kTwice) {
+    communicator.laboratory().DuplicateDropped();
+  }
+  const std::span<const char> payload(config.name, std::strlen(config.name));
+  return Deliver(MakeMessage(0, {std::as_bytes(payload)}), damage,
+                 "the message of rank " + std::to_string(config.rank) +
+                     " to the making of group " + Quoted(config.name));
+}
+
 // Enters the group and waits until all ranks have, or one is refused.
+// A rank whose message is lost waits alike, and nobody knows of it.
 Outcome EnterAndWait(Communicator& communicator,
                      const muonshard_comm_config& config,
-                     const Meeting& meeting) {
+                     const Meeting& meeting, Fate::Message damage) {
   Group& group = *meeting.group;
   Domain& domain = *group.domain();
+  const bool lost = damage == Fate::Message::kLost;
   Outcome entered;
   bool complete = false;
   {
     HostLock lock(domain.mutex());
-    entered = Enter(communicator, config);
-    complete = group.complete();
+    entered = DeliverCard(communicator, config, damage);
+    if (!entered.ok()) group.Break(entered);
+    if (!lost) entered = Enter(communicator, config);
+    complete = !lost && group.complete();
     domain.Settle(lock);
   }
   if (!entered.ok()) return Refuse(config, meeting, entered);
@@ -198,12 +217,12 @@ Outcome EnterAndWait(Communicator& communicator,
   {
     HostLock lock(domain.mutex());
     // The last rank may have come as the wait ended.
-    if (!complete && group.complete()) return {};
+    if (!lost && !complete && group.complete()) return {};
     // The reason of a rank that broke the group itself is in the group.
     group.Break(verdict.code == MUONSHARD_E_TIMEOUT
                     ? group.NotCome("the making", group.Absent())
                     : verdict);
-    group.Leave(communicator.rank(), /*unfinished=*/false);
+    if (!lost) group.Leave(communicator.rank(), /*unfinished=*/false);
     entered = group.failure();
     domain.Settle(lock);
   }
@@ -253,7 +272,7 @@ Outcome JoinGroup(const std::shared_ptr<Domain>& domain,
     HostLock lock(domain->mutex());
     entered = Enter(*communicator, config);
   } else {
-    entered = EnterAndWait(*communicator, config, meeting);
+    entered = EnterAndWait(*communicator, config, meeting, fate.message);
     Registry::Get().Withdraw(meeting.group.get());
   }
   if (!entered.ok()) return entered;

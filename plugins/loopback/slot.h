@@ -36,14 +36,25 @@ struct Slot {
     return std::all_of(works.begin(), works.end(),
                        [](const auto& work) { return work != nullptr; });
   }
+  void Place(size_t index, const std::shared_ptr<Work>& work) {
+    works[index] = work;
+    unagreed.push_back(index);
+    // A rank alone sends no message that could be lost.
+    work->lost = work->fate.message == Fate::Message::kLost && works.size() > 1;
+    if (!work->delivered) undelivered.push_back(index);
+  }
   // Whether no rank has posted, or those that had are dead.
   bool empty() const {
     return std::all_of(works.begin(), works.end(),
                        [](const auto& work) { return work == nullptr; });
   }
+  // Whether peers have heard, or will hear, of what the rank has posted.
+  bool heard_of(size_t index) const {
+    return works[index] != nullptr && !works[index]->lost;
+  }
   // Of a rank that has posted and whose producers have ended.
   bool arrived(size_t index) const {
-    return works[index] != nullptr && works[index]->unready == 0;
+    return heard_of(index) && works[index]->unready == 0;
   }
 
   const uint64_t sequence;
@@ -52,8 +63,9 @@ struct Slot {
       works;                 // By index in ranks; null: to come.
   std::vector<bool> agreed;  // Whose calls were compared.
   size_t first_agreed = SIZE_MAX;
-  std::vector<size_t> unagreed;  // Who has posted since.
-  size_t arrived_count = 0;      // The first so many have arrived.
+  std::vector<size_t> unagreed;     // Who has posted since.
+  std::vector<size_t> undelivered;  // Whose message has not come.
+  size_t arrived_count = 0;         // The first so many have arrived.
 
   State state = State::kGathering;
   std::vector<const Call*> calls;  // Of `works`, once running.
@@ -65,7 +77,7 @@ struct Slot {
   int32_t in_flight = 0;
 };
 
-// The messages from one rank to another.
+// The messages from a sender to a receiver.
 struct Messages {
   std::deque<std::shared_ptr<Slot>> slots;
   uint64_t first = 0;           // Sequence of the front slot.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "plugins/loopback/domain.h"
 #include "plugins/loopback/group.h"
 #include "plugins/loopback/injection.h"
+#include "plugins/loopback/message.h"
 #include "plugins/loopback/split.h"
 
 namespace muonshard::loopback {
@@ -93,6 +95,20 @@ Outcome BeginSplit(HostLock& lock, Communicator& parent,
   return died.ok() ? parent.failure() : parent.death();
 }
 
+// The request of a rank is a message to its peers, of which a rank alone has
+// none.
+Outcome DeliverRequest(const Communicator& parent, uint64_t number,
+                       const SplitArguments& arguments, Fate* fate) {
+  if (parent.group()->size() == 1) fate->message = Fate::Message::kWhole;
+  if (fate->message == Fate::Message::kTwice) {
+    parent.laboratory().DuplicateDropped();
+  }
+  const std::span<const char> payload(arguments.name);
+  return Deliver(MakeMessage(number, {std::as_bytes(payload)}), fate->message,
+                 "the message of " + parent.group()->Names({parent.rank()}) +
+                     " to " + WhatOf(parent, arguments));
+}
+
 Outcome SplitLocked(HostLock& lock, Communicator& parent,
                     const SplitArguments& arguments,
                     std::shared_ptr<Communicator>* made) {
@@ -101,6 +117,11 @@ Outcome SplitLocked(HostLock& lock, Communicator& parent,
   if (Outcome o = BeginSplit(lock, parent, arguments, &fate); !o.ok()) return o;
 
   const uint64_t number = parent.NextSplit();
+  const Outcome delivered = DeliverRequest(parent, number, arguments, &fate);
+  if (!delivered.ok()) {
+    group.Break(delivered, group.CulpritsOf({parent.rank()}));
+    return parent.failure();
+  }
   const auto own = static_cast<size_t>(parent.rank());
   Split& split = group.SplitOf(number);
   Split::Request& request = split.requests[own];
@@ -110,7 +131,12 @@ Outcome SplitLocked(HostLock& lock, Communicator& parent,
              .name = arguments.name,
              .identity = parent.identity()};
   request.identity.program = parent.domain()->host().CurrentTask();
-  if (++split.came == group.size()) {
+  if (fate.message == Fate::Message::kLost) {
+    request.came = false;
+  } else {
+    ++split.came;
+  }
+  if (split.came == group.size()) {
     if (Outcome names = CheckNames(group, split); !names.ok()) {
       group.Break(names);
     } else {

@@ -11,7 +11,8 @@ Work::Work(std::shared_ptr<Communicator> posted_to, Call posted,
     : communicator(std::move(posted_to)),
       call(std::move(posted)),
       fate(decided),
-      unready(producers) {
+      unready(producers),
+      delivered(!communicator->laboratory().makes_messages()) {
   communicator->laboratory().WorkMade();
 }
 

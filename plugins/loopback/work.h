@@ -40,6 +40,10 @@ struct Work : std::enable_shared_from_this<Work> {
   uint64_t sequence = 0;
   // Of a message: it waits for so many operations of all ranks to end.
   uint64_t gate = 0;
+  // Its message has come to its peers, or there is none.
+  bool delivered;
+  bool lost = false;
+  uint64_t input_checksum = 0;  // When it was delivered, under `checks`.
   bool ended = false;
   Outcome outcome;
   std::vector<Callback> callbacks;

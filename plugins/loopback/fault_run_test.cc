@@ -1,4 +1,4 @@
-#include "plugins/loopback/fault_run.h"
+#include "plugins/loopback/fault_run_test.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 //            of them in one post. It gives each operation `kPatience`, and at
 //            its first error aborts its groups with it, as a program does.
 
-#ifndef PLUGINS_LOOPBACK_FAULT_RUN_H_
-#define PLUGINS_LOOPBACK_FAULT_RUN_H_
+#ifndef PLUGINS_LOOPBACK_FAULT_RUN_TEST_H_
+#define PLUGINS_LOOPBACK_FAULT_RUN_TEST_H_
 
 #include <cstdint>
 #include <string>
@@ -49,4 +49,4 @@ FaultRun RunWithFaults(const FaultRunOptions& options);
 
 }  // namespace muonshard::testing
 
-#endif  // PLUGINS_LOOPBACK_FAULT_RUN_H_
+#endif  // PLUGINS_LOOPBACK_FAULT_RUN_TEST_H_
