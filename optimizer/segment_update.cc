@@ -2,13 +2,36 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "optimizer/compute/convert.h"
 #include "optimizer/compute/update.h"
 #include "optimizer/muon_unit.h"
 #include "optimizer/step_fields.h"
 
 namespace muonshard {
+namespace {
+
+std::string Describe(const StatePiece& piece) {
+  return absl::StrCat(piece.count, " elements from ", piece.parameter_offset,
+                      " with moments of ", piece.first.size(), ", ",
+                      piece.second.size(), " and ", piece.row_moments.size());
+}
+
+// Whether `got` can take the place of `own`.
+bool SameShape(const StatePiece& own, const StatePiece& got, bool has_master) {
+  const bool right_master =
+      got.master.empty() ||
+      (has_master && got.master.size() == static_cast<size_t>(own.count));
+  return got.parameter_offset == own.parameter_offset &&
+         got.count == own.count && got.first.size() == own.first.size() &&
+         got.second.size() == own.second.size() &&
+         got.row_moments.size() == own.row_moments.size() && right_master;
+}
+
+}  // namespace
+
 SegmentUpdater::SegmentUpdater(Runtime& runtime,
                                const OptimizerOptions& options,
                                BucketBuffers& buffers)
@@ -98,8 +121,8 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
   const void* old = bound_[p] + static_cast<size_t>(piece.parameter_offset) *
                                     ByteWidth(dtype);
   void* out = buffers_.parameter_of(bucket, piece);
-  const bool has_master = options_.master_weights && dtype != DataType::kF32;
-  if (has_master) {
+  const bool mastered = has_master(piece.parameter);
+  if (mastered) {
     if (state.master.empty()) {
       state.master.resize(static_cast<size_t>(piece.count));
       ToFloat(dtype, old, state.master);
@@ -117,7 +140,7 @@ void SegmentUpdater::UpdatePiece(int32_t bucket, PieceState& state,
     AdamWUpdate(options_.adamw, factors, spec.gradient_dtype, gradient,
                 state.first, state.second, dtype, old, out);
   }
-  if (has_master) {
+  if (mastered) {
     FromFloat(spec.dtype, state.master, buffers_.parameter_of(bucket, piece));
   }
 }
@@ -141,6 +164,44 @@ ParameterState SegmentUpdater::State(int32_t p) const {
          .row_moments = muon ? second : std::span<const float>()});
   }
   return result;
+}
+
+bool SegmentUpdater::has_master(int32_t p) const {
+  return options_.master_weights &&
+         plan_.specs[static_cast<size_t>(p)].dtype != DataType::kF32;
+}
+
+absl::Status SegmentUpdater::Restore(int32_t p, const ParameterState& state) {
+  const std::string name =
+      absl::StrCat("state of parameter \"",
+                   plan_.specs[static_cast<size_t>(p)].name, "\": ");
+  const std::vector<StatePiece> own = State(p).pieces;
+  if (state.step_count < 0 || state.pieces.size() != own.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, "want ", own.size(), " pieces after 0 steps or more, got ",
+        state.pieces.size(), " after ", state.step_count));
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (SameShape(own[i], state.pieces[i], has_master(p))) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "piece ", i, ": want ", Describe(own[i]), ", got ",
+                     Describe(state.pieces[i]), ", and ",
+                     state.pieces[i].master.size(), " master weights"));
+  }
+  steps_[static_cast<size_t>(p)] = state.step_count;
+  auto piece = state.pieces.begin();
+  const auto bucket = static_cast<size_t>(buffers_.bucket_of(p));
+  for (PieceState& to : states_[bucket]) {
+    const auto index = static_cast<size_t>(to.piece);
+    if (plan_.buckets[bucket].pieces[index].parameter != p) continue;
+    const std::span<const float> second =
+        piece->second.empty() ? piece->row_moments : piece->second;
+    to.first.assign(piece->first.begin(), piece->first.end());
+    to.second.assign(second.begin(), second.end());
+    to.master.assign(piece->master.begin(), piece->master.end());
+    ++piece;
+  }
+  return absl::OkStatus();
 }
 
 void SegmentUpdater::CopyOut(int32_t bucket) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/runtime.h"
 #include "optimizer/bucket_buffers.h"
@@ -45,6 +46,10 @@ class SegmentUpdater {
   // Of parameter `p`; behind the updates of its bucket.
   ParameterState State(int32_t p) const;
 
+  // The other way; behind no update. kInvalidArgument, and nothing is changed,
+  // if its pieces are not the own ones.
+  absl::Status Restore(int32_t p, const ParameterState& state);
+
   // Copies what was gathered to the parameters.
   void CopyOut(int32_t bucket);
 
@@ -57,6 +62,8 @@ class SegmentUpdater {
     std::vector<float> second;
     std::vector<float> master;  // Empty before the first update, or without.
   };
+
+  bool has_master(int32_t p) const;
 
   void UpdatePiece(int32_t bucket, PieceState& state, const StepOptions& step,
                    double gradient_factor);

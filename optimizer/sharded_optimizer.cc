@@ -5,9 +5,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "collectives/host_exchange.h"
 #include "collectives/runtime/stream.h"
-#include "optimizer/agreement.h"
+#include "optimizer/agreed_plan.h"
 #include "optimizer/bucket_buffers.h"
 #include "optimizer/group_set.h"
 #include "optimizer/reducer.h"
@@ -64,6 +63,8 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
   void* GradientView(int32_t p) override {
     return CheckIndex(p).ok() && LivesHere(p) ? reducer_.View(p) : nullptr;
   }
+  absl::Status RestoreState(int32_t p, const ParameterState& state) override;
+  absl::Status RestoreStep(int64_t step) override;
   absl::Status BeginStep(int32_t micro_batches) override;
   absl::Status GradientReady(int32_t p, const void* data, int64_t count,
                              DataType dtype) override {
@@ -168,6 +169,30 @@ absl::Status ShardedOptimizerImpl::BindParameter(int32_t p, void* data) {
   auto* memory = static_cast<std::byte*>(data);
   if (absl::Status s = CheckUnclaimed(p, memory); !s.ok()) return s;
   updater_.segments().Bind(p, memory);
+  return absl::OkStatus();
+}
+
+absl::Status ShardedOptimizerImpl::RestoreState(int32_t p,
+                                                const ParameterState& state) {
+  if (absl::Status s = CheckIndex(p); !s.ok()) return s;
+  if (phase_ != Phase::kBinding) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "state of parameter \"", plan_.specs[static_cast<size_t>(p)].name,
+        "\": want it restored before the first BeginStep"));
+  }
+  return updater_.segments().Restore(p, state);
+}
+
+absl::Status ShardedOptimizerImpl::RestoreStep(int64_t step) {
+  if (step < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("restored step: want >= 0, got ", step));
+  }
+  if (phase_ != Phase::kBinding) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "restored step ", step, ": want it before the first BeginStep"));
+  }
+  step_ = step;
   return absl::OkStatus();
 }
 
@@ -336,40 +361,6 @@ absl::StatusOr<OptimizerStatistics> ShardedOptimizerImpl::Statistics() const {
   statistics.view_misses = reducer_.view_misses();
   statistics.gradient_bytes_held = buffers_.gradient_bytes();
   return statistics;
-}
-
-LevelWorlds LevelWorldsOf(const OptimizerEnvironment& environment) {
-  return {.host_level = environment.host_level_world,
-          .lane_level = environment.lane_level_world};
-}
-
-absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
-                                const Mesh& mesh, Collective& world,
-                                const OptimizerOptions& options,
-                                const OptimizerEnvironment& environment,
-                                absl::Time deadline) {
-  absl::StatusOr<HostMap> hosts = ExchangeHosts(
-      world, environment.host_id.empty() ? LocalHostId() : environment.host_id,
-      deadline);
-  if (!hosts.ok()) return hosts.status();
-  absl::StatusOr<Plan> plan = [&]() -> absl::StatusOr<Plan> {
-    if (absl::Status s = mesh.CheckSize(world.size()); !s.ok()) return s;
-    if (absl::Status s = Validate(options); !s.ok()) return s;
-    const LevelWorlds levels = LevelWorldsOf(environment);
-    if (absl::Status s = CheckLevelWorlds(world, levels); !s.ok()) return s;
-    return Plan::Create(specs, mesh, *hosts, options);
-  }();
-  std::vector<std::string> lines;
-  if (plan.ok()) lines = plan->lines;
-  lines.push_back(
-      absl::StrCat("environment host_level_world=",
-                   environment.host_level_world == nullptr ? "none" : "given",
-                   " lane_level_world=",
-                   environment.lane_level_world == nullptr ? "none" : "given"));
-  const absl::Status agreed =
-      AgreeOnLines(world, plan.status(), lines, deadline);
-  if (!agreed.ok()) return agreed;
-  return plan;
 }
 
 }  // namespace

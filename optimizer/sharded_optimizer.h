@@ -36,7 +36,7 @@
 //              A failed collective breaks its group, and no later step of this
 //              optimizer succeeds. If that was a gather or the control
 //              all-reduce, ranks may differ, and BeginStep itself refuses.
-//              Recovery is a new group and a new optimizer.
+//              Recovery: a new group, and an optimizer with restored state.
 
 #ifndef OPTIMIZER_SHARDED_OPTIMIZER_H_
 #define OPTIMIZER_SHARDED_OPTIMIZER_H_
@@ -73,18 +73,26 @@ class ShardedOptimizer {
       const OptimizerOptions& options, OptimizerEnvironment environment = {});
 
   virtual ~ShardedOptimizer() = default;
-
   virtual const Plan& plan() const = 0;
 
   // Gives the memory of parameter p: all its elements in its dtype, and none of
   // another's. Before the first BeginStep, once for each that lives here.
   virtual absl::Status BindParameter(int32_t p, void* data) = 0;
+  // Gives p the state that `State(p)` had on this rank of an optimizer with an
+  // equal plan; it is copied. With the values that p had then in its memory,
+  // and `RestoreStep`, steps have the bits that they would have had there.
+  // Before the first BeginStep.
+  virtual absl::Status RestoreState(int32_t p, const ParameterState& state) = 0;
+
+  // The next step is `step` + 1; else it is 1. The same on all ranks, or the
+  // step fails on all. Before the first BeginStep.
+  virtual absl::Status RestoreStep(int64_t step) = 0;
 
   // Where a kView parameter accumulates its gradient, all zeros between
   // BeginStep and the first backward. Null if p lies in several pieces, has
   // another mode (such gradients are given to GradientReady) or does not live
-  // here. Asked for anew in each step if gradients are released: the memory is
-  // given back after Finish, and is elsewhere in the next step.
+  // here. Asked for anew in each step if gradients are released: after Finish
+  // the memory is given back.
   virtual void* GradientView(int32_t p) = 0;
 
   // Declares the step's micro-batches, >= 1. Not before the last step is over.
@@ -112,10 +120,8 @@ class ShardedOptimizer {
 
   // Waits for the decision of the latest step, or returns its error.
   virtual absl::StatusOr<StepOutcome> Outcome() = 0;
-
   // Waits until parameter p, the one named `name`, or all have their new
-  // values. Gathers come in forward order, those of later parameters while
-  // earlier ones are used.
+  // values, which come in forward order.
   virtual absl::Status WaitForParameters(int32_t p) = 0;
   virtual absl::Status WaitForParameters(absl::string_view name) = 0;
   virtual absl::Status WaitForParameters() = 0;
@@ -126,15 +132,14 @@ class ShardedOptimizer {
   // What this rank keeps of parameter p, which is nothing of one that does not
   // live here. Waits until no update writes it, whatever became of the step.
   virtual absl::StatusOr<ParameterState> State(int32_t p) = 0;
-
   virtual absl::StatusOr<OptimizerStatistics> Statistics() const = 0;
 
  protected:
-  // The only maker and the only consumer of ReducedGradients.
+  // The only maker and the only consumer of ReducedGradients: false if they are
+  // not this optimizer's or were consumed before.
   ReducedGradients MakeReducedGradients(int64_t step) const {
     return ReducedGradients(this, step);
   }
-  // False if `gradients` are not this optimizer's or were consumed before.
   bool Consume(ReducedGradients gradients) const {
     return std::exchange(gradients.owner_, nullptr) == this;
   }

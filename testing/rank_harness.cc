@@ -13,19 +13,21 @@ namespace {
 
 using ContextProgram = std::function<absl::Status(RankContext&)>;
 
-std::vector<absl::Status> RunPrograms(Runtime& runtime,
-                                      const RankRunOptions& options,
-                                      const ContextProgram& program) {
+void RunPrograms(Runtime& runtime, const RankRunOptions& options,
+                 const ContextProgram& program, RankRun& run) {
   const auto size = static_cast<size_t>(options.size);
   const PluginSearch search =
       PluginSearchFromEnvironment(options.plugin, options.plugin_options);
   absl::StatusOr<std::unique_ptr<Plugin>> plugin =
       Plugin::Open(search, runtime);
-  if (!plugin.ok()) return std::vector<absl::Status>(size, plugin.status());
+  if (!plugin.ok()) {
+    run.results.assign(size, plugin.status());
+    return;
+  }
   const std::unique_ptr<Store> store = NewInProcessStore(runtime);
 
   std::vector<std::unique_ptr<Collective>> worlds(size);
-  return RunRanks(runtime, options.size, [&](Rank rank) -> absl::Status {
+  const auto run_rank = [&](Rank rank) -> absl::Status {
     absl::StatusOr<std::unique_ptr<Collective>> group =
         (*plugin)->NewGroup({.rank = rank,
                              .size = options.size,
@@ -43,7 +45,12 @@ std::vector<absl::Status> RunPrograms(Runtime& runtime,
     absl::Status result = program(context);
     if (!result.ok() && world != nullptr) world->Abort(result);
     return result;
-  });
+  };
+  run.results = RunRanks(runtime, options.size, run_rank);
+  worlds.clear();
+  absl::StatusOr<std::string> report = (*plugin)->Report();
+  run.plugin_report =
+      report.ok() ? *std::move(report) : report.status().ToString();
 }
 
 }  // namespace
@@ -79,7 +86,7 @@ RankRun RunOnRanks(const RankRunOptions& options,
   RankRun run;
   if (options.runtime.kind == RuntimeCase::Kind::kThreads) {
     const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
-    run.results = RunPrograms(*runtime, options, program);
+    RunPrograms(*runtime, options, program, run);
     return run;
   }
   const std::unique_ptr<SimRuntime> runtime = SimRuntime::Create(
@@ -89,7 +96,7 @@ RankRun RunOnRanks(const RankRunOptions& options,
        .choice_count_max = options.runtime.choice_count_max});
   const absl::Status ended = runtime->Run([&] {
     const absl::Time begin = runtime->Now();
-    run.results = RunPrograms(*runtime, options, program);
+    RunPrograms(*runtime, options, program, run);
     run.simulated = runtime->Now() - begin;
   });
   run.trace_hash = runtime->trace_hash();

@@ -89,6 +89,9 @@ struct RankRun {
   // How far the clock of the simulated runtime went. Not at all in a run in
   // which nothing waited for its deadline.
   absl::Duration simulated;
+  // What the plugin tells of itself when all groups are gone; see
+  // Plugin::Report.
+  std::string plugin_report;
 };
 
 // What a rank's program finds around it.

@@ -121,11 +121,28 @@ struct ShardedRun {
   std::vector<std::vector<absl::Status>> step_results;
   std::vector<OptimizerStatistics> statistics;  // By rank.
   std::vector<GradScalerState> scalers;         // By rank.
+  std::string plugin_report;
 };
 
-// Runs the case on loopback, with these options (JSON).
+// What a run does besides; each function on every rank, for the rank's program.
+struct ShardedRunOptions {
+  std::string plugin_options = "";  // JSON, for loopback.
+  // With bound parameters, before the first step.
+  std::function<absl::Status(Rank rank, std::vector<ParameterBytes>& parameters,
+                             GradScaler& scaler, ShardedOptimizer& optimizer)>
+      before_steps = nullptr;
+  // After a step that did not fail, once all its parameters have come. Given,
+  // no step is left to the wait of the next BeginStep.
+  std::function<absl::Status(
+      Rank rank, int64_t step, const std::vector<ParameterBytes>& parameters,
+      const GradScaler& scaler, ShardedOptimizer& optimizer)>
+      after_step = nullptr;
+  int64_t first_step = 1;
+};
+
+// Runs the case on loopback.
 ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
-                      const std::string& plugin_options = "");
+                      const ShardedRunOptions& options = {});
 
 // One step of `optimizer` for the program of the own rank of `world`: all
 // check-ins in an order of the rank's own, Finish, Step.

@@ -67,8 +67,10 @@ absl::Status CheckInAll(Runtime& runtime, int32_t task_count,
 // One rank's part of a run.
 class RankProgram {
  public:
-  RankProgram(const ShardedCase& sharded, Collective& world, ShardedRun& run)
+  RankProgram(const ShardedCase& sharded, const ShardedRunOptions& options,
+              Collective& world, ShardedRun& run)
       : sharded_(sharded),
+        options_(options),
         world_(world),
         r_(static_cast<size_t>(ToInt(world.rank()))),
         run_(run) {}
@@ -78,7 +80,12 @@ class RankProgram {
     absl::StatusOr<GradScaler> scaler =
         GradScaler::Create(sharded_.scaler.value_or(GradScalerOptions()));
     if (!scaler.ok()) return scaler.status();
-    for (int64_t step = 1; step <= sharded_.steps; ++step) {
+    if (options_.before_steps) {
+      absl::Status s = options_.before_steps(world_.rank(), run_.parameters[r_],
+                                             *scaler, *optimizer_);
+      if (!s.ok()) return s;
+    }
+    for (int64_t step = options_.first_step; step <= sharded_.steps; ++step) {
       absl::StatusOr<StepOutcome> outcome =
           OneStep(step, sharded_.scaler.has_value() ? scaler->scale() : 1.0);
       if (outcome.ok()) scaler->Update(*outcome);
@@ -87,6 +94,13 @@ class RankProgram {
       if (!outcome.ok() && !sharded_.goes_on_after_errors) {
         return outcome.status();
       }
+      if (!outcome.ok() || !options_.after_step) continue;
+      absl::Status s = optimizer_->WaitForParameters();
+      if (s.ok()) {
+        s = options_.after_step(world_.rank(), step, run_.parameters[r_],
+                                *scaler, *optimizer_);
+      }
+      if (!s.ok()) return s;
     }
     if (absl::Status s = optimizer_->Synchronize(); !s.ok()) {
       if (!sharded_.goes_on_after_errors) return s;
@@ -141,6 +155,7 @@ class RankProgram {
   }
 
   const ShardedCase& sharded_;
+  const ShardedRunOptions& options_;
   Collective& world_;
   const size_t r_;
   ShardedRun& run_;
@@ -202,7 +217,7 @@ absl::Status TakeStep(const ShardedCase& sharded, Collective& world,
 }
 
 ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
-                      const std::string& plugin_options) {
+                      const ShardedRunOptions& options) {
   ShardedRun run;
   absl::StatusOr<Mesh> mesh = Mesh::Parse(sharded.mesh);
   if (!mesh.ok()) {
@@ -215,13 +230,14 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
   run.step_results.resize(size);
   run.statistics.resize(size);
   run.scalers.resize(size);
-  RankRunOptions options;
-  options.runtime = runtime;
-  options.size = mesh->size();
-  options.plugin_options = plugin_options;
-  RankRun ranks = RunOnRanks(options, [&](Collective& world) {
-    return RankProgram(sharded, world, run).Run();
+  const RankRunOptions rank_options = {
+      .runtime = runtime,
+      .size = mesh->size(),
+      .plugin_options = options.plugin_options};
+  RankRun ranks = RunOnRanks(rank_options, [&](Collective& world) {
+    return RankProgram(sharded, options, world, run).Run();
   });
+  run.plugin_report = std::move(ranks.plugin_report);
   run.results = std::move(ranks.results);
   run.trace_hash = ranks.trace_hash;
   run.choice_count = ranks.choice_count;

@@ -61,7 +61,7 @@ ExploredRun RunExpected(const Expectation& expected,
                  {.kind = RuntimeCase::Kind::kSim,
                   .scheduler = &schedule.scheduler,
                   .choice_count_max = schedule.choice_count_max},
-                 plugin_options);
+                 {.plugin_options = plugin_options});
   return {.result = CheckRun(expected, run),
           .trace_hash = run.trace_hash,
           .choice_count = run.choice_count};
