@@ -61,6 +61,23 @@ absl::StatusOr<Promises> GetPromises(Store& store, absl::string_view key,
   return ParsePromises(*text);
 }
 
+// Names the ranks whose keys have not come. `waited` is what ended the wait for
+// one of them, or for the rank that waits for all.
+template <typename RankKey>
+absl::Status NameAbsent(Store& store, absl::string_view group, int32_t size,
+                        const RankKey& rank_key, const absl::Status& waited) {
+  if (!absl::IsDeadlineExceeded(waited)) return waited;
+  std::vector<std::string> absent;
+  for (int32_t r = 0; r < size; ++r) {
+    if (store.Get(rank_key(r), absl::InfinitePast()).ok()) continue;
+    absent.push_back(absl::StrCat("rank ", r));
+  }
+  if (absent.empty()) return waited;
+  return absl::DeadlineExceededError(
+      absl::StrCat("group \"", group, "\": ", absl::StrJoin(absent, ", "),
+                   " did not share capabilities before the deadline"));
+}
+
 }  // namespace
 
 absl::StatusOr<Capabilities> SharedCapabilities(const muonshard_caps& caps,
@@ -84,21 +101,23 @@ absl::StatusOr<Capabilities> SharedCapabilities(const muonshard_caps& caps,
   };
   const std::string shared_key = key(absl::StrCat(*generation, "/shared"));
 
+  if (absl::Status s =
+          store.Put(rank_key(ToInt(rank)), absl::StrJoin(promises, " "));
+      !s.ok()) {
+    return s;
+  }
   if (rank != Rank{0}) {
-    if (absl::Status s =
-            store.Put(rank_key(ToInt(rank)), absl::StrJoin(promises, " "));
-        !s.ok()) {
-      return s;
-    }
     const absl::StatusOr<Promises> shared =
         GetPromises(store, shared_key, deadline);
-    if (!shared.ok()) return shared.status();
-    return CapabilitiesOf(*shared);
+    if (shared.ok()) return CapabilitiesOf(*shared);
+    return NameAbsent(store, group, size, rank_key, shared.status());
   }
   for (int32_t r = 1; r < size; ++r) {
     const absl::StatusOr<Promises> others =
         GetPromises(store, rank_key(r), deadline);
-    if (!others.ok()) return others.status();
+    if (!others.ok()) {
+      return NameAbsent(store, group, size, rank_key, others.status());
+    }
     for (size_t i = 0; i < promises.size(); ++i) promises[i] &= (*others)[i];
   }
   if (absl::Status s = store.Put(shared_key, absl::StrJoin(promises, " "));

@@ -114,10 +114,13 @@ TEST_F(SharedCapabilitiesTest, ARankThatDoesNotComeIsADeadlineThatNamesIt) {
     const auto deadline = sim_->Now() + absl::Seconds(1);
     EXPECT_THAT(
         SharedCapabilities(AllCaps(), store, "world", Rank{0}, 2, deadline),
-        StatusIs(absl::StatusCode::kDeadlineExceeded, "rank1"));
+        StatusIs(absl::StatusCode::kDeadlineExceeded,
+                 "group \"world\": rank 1 did not share"));
+    // One that waits for another one's sum knows whom that one waits for.
     EXPECT_THAT(
-        SharedCapabilities(AllCaps(), store, "other", Rank{1}, 2, deadline),
-        StatusIs(absl::StatusCode::kDeadlineExceeded, "shared"));
+        SharedCapabilities(AllCaps(), store, "other", Rank{1}, 4, deadline),
+        StatusIs(absl::StatusCode::kDeadlineExceeded,
+                 "group \"other\": rank 0, rank 2, rank 3 did not share"));
   });
 }
 

@@ -76,7 +76,9 @@ struct OptimizerOptions {
   // On: `Step` waits for the decision and returns its error. Off: it returns at
   // once, and the error is returned by the next call that waits.
   bool synchronous_errors = false;
-  // How long any wait for another rank may take; finite and > 0.
+  // How long any operation may wait for another rank; finite and > 0. A call
+  // that waits for operations gives up an eighth later, so that the error of
+  // one, which names ranks, comes first.
   absl::Duration timeout = absl::Minutes(5);
 };
 

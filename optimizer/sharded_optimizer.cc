@@ -82,7 +82,11 @@ class ShardedOptimizerImpl : public ShardedOptimizer {
   absl::StatusOr<OptimizerStatistics> Statistics() const override;
 
  private:
-  absl::Time Deadline() const { return runtime_.Now() + options_.timeout; }
+  // Of a wait for operations. They give up after `timeout`, and know for whom
+  // they waited; so a wait lets their errors come first.
+  absl::Time Deadline() const {
+    return runtime_.Now() + options_.timeout + options_.timeout / 8;
+  }
   absl::Status CheckIndex(int32_t p) const;
   bool LivesHere(int32_t p) const {
     return buffers_.lives(buffers_.bucket_of(p));
