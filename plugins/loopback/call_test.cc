@@ -157,6 +157,16 @@ TEST(CallTest, WrongBuffersAndCountsAreRefusedWithTheReason) {
          o.in = {g_in, 4};
        },
        MUONSHARD_E_ARGUMENT, "in has 4 elements, want 0"},
+      {MUONSHARD_RECV,
+       [](Op& o) {
+         o.in = {g_in, 4};
+       },
+       MUONSHARD_E_ARGUMENT, "in has 4 elements, want 0"},
+      {MUONSHARD_SEND,
+       [](Op& o) {
+         o.out = {g_out, 4};
+       },
+       MUONSHARD_E_ARGUMENT, "out has 4 elements, want 0"},
       {MUONSHARD_REDUCE_SCATTER_V, [](Op& o) { o.in_counts = nullptr; },
        MUONSHARD_E_ARGUMENT, "in_counts is null"},
       {MUONSHARD_REDUCE_SCATTER_V, [](Op& o) { o.in.count = 7; },

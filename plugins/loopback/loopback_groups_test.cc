@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "collectives/runtime/runtime.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "plugins/loopback/loopback_test.h"
 #include "testing/status_matchers.h"
@@ -113,6 +114,44 @@ TEST_P(LoopbackTest, RanksOfOneColorGiveTheirGroupOneName) {
   });
   EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
                                      "calls color 0")));
+}
+
+// The first group of rank 0 has got its latest call from a task that waits for
+// rank 1, which waits for the first group: but another task may call next.
+TEST(LoopbackTasksTest, ARankThatCallsFromTwoTasksIsInNoDeadlock) {
+  const auto program = [](RankContext& context) -> absl::Status {
+    Runtime& runtime = context.runtime;
+    Collective& first = *context.world;
+    auto second = first.Split(0, 0, "second", GuardDeadline(runtime));
+    if (!second.ok()) return second.status();
+    EXPECT_THAT(first.Barrier(), IsOk());
+    if (context.rank == Rank{1}) {
+      EXPECT_THAT(first.Barrier(), IsOk());
+      if (absl::Status s = WaitFor(context, first.Barrier()); !s.ok()) return s;
+      return WaitFor(context, (*second)->Barrier());
+    }
+    absl::Status helped;
+    const auto helper = runtime.Start("helper", TaskKind::kProgram, [&] {
+      EXPECT_THAT(first.Barrier(), IsOk());
+      helped = WaitFor(context, (*second)->Barrier());
+    });
+    {
+      // The simulated clock goes on when all others are blocked.
+      const std::unique_ptr<Mutex> mutex = runtime.NewMutex();
+      const std::unique_ptr<Condition> never = runtime.NewCondition();
+      MutexLock lock(*mutex);
+      never->Wait(*mutex, runtime.Now() + absl::Milliseconds(1));
+    }
+    const absl::Status last = WaitFor(context, first.Barrier());
+    helper->Join();
+    return last.ok() ? helped : last;
+  };
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const RankRun run = RunOnRanks(
+        {.runtime = {.kind = RuntimeCase::Kind::kSim, .seed = seed}, .size = 2},
+        program);
+    EXPECT_THAT(run.results, Each(IsOk()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, LoopbackTest,
