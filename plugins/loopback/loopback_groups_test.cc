@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <span>
+#include <string>
+
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "plugins/loopback/loopback_test.h"
@@ -114,6 +118,21 @@ TEST_P(LoopbackTest, RanksOfOneColorGiveTheirGroupOneName) {
   });
   EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
                                      "calls color 0")));
+}
+
+TEST_P(LoopbackTest, AMessageThatWaitsForAnotherGroupIsADeadlock) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    auto second =
+        context.world->Split(0, 0, "second", GuardDeadline(context.runtime));
+    if (!second.ok()) return second.status();
+    if (context.rank == Rank{1}) return WaitFor(context, (*second)->Barrier());
+    float in = 0;
+    return WaitFor(context,
+                   context.world->Recv(
+                       MutableBuffer::Of<float>(std::span(&in, 1)), Rank{1}));
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     "deadlock: ")));
 }
 
 // The first group of rank 0 has got its latest call from a task that waits for
