@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -14,13 +16,17 @@ constexpr size_t kKeyBytesMax = 512;
 class InProcessStore final : public Store {
  public:
   explicit InProcessStore(Runtime& runtime)
-      : mutex_(runtime.NewMutex()), changed_(runtime.NewCondition()) {}
+      : runtime_(runtime), mutex_(runtime.NewMutex()) {}
 
   absl::Status Put(absl::string_view key, absl::string_view value) override {
     if (absl::Status s = CheckStoreKey(key); !s.ok()) return s;
     const MutexLock lock(*mutex_);
-    values_.insert_or_assign(std::string(key), std::string(value));
-    changed_->NotifyAll();
+    const auto entry =
+        values_.insert_or_assign(std::string(key), std::string(value)).first;
+    const auto awaited = awaited_.find(entry->first);
+    if (awaited == awaited_.end()) return absl::OkStatus();
+    awaited->second->NotifyAll();
+    awaited_.erase(awaited);  // Whoever waits holds a share.
     return absl::OkStatus();
   }
 
@@ -37,7 +43,10 @@ class InProcessStore final : public Store {
         return absl::DeadlineExceededError(
             absl::StrCat("key \"", key, "\" did not come into the store"));
       }
-      expired = !changed_->Wait(*mutex_, deadline);
+      std::shared_ptr<Condition>& awaited = awaited_[wanted];
+      if (awaited == nullptr) awaited = runtime_.NewCondition();
+      const std::shared_ptr<Condition> came = awaited;
+      expired = !came->Wait(*mutex_, deadline);
     }
   }
 
@@ -48,9 +57,12 @@ class InProcessStore final : public Store {
   }
 
  private:
+  Runtime& runtime_;
   const std::unique_ptr<Mutex> mutex_;
-  const std::unique_ptr<Condition> changed_;
   // Guarded by mutex_.
+  // By the key that is waited for: if each new key woke whoever waits for any,
+  // thousands of ranks that meet would wake each other millions of times.
+  std::map<std::string, std::shared_ptr<Condition>> awaited_;
   std::map<std::string, std::string> values_;
   std::map<std::string, int64_t> counters_;
 };

@@ -14,7 +14,8 @@
 // Place        Rank r of the world is lane r % lanes of host r / lanes; hosts
 //              fill racks in order. A message within a host goes through the
 //              lane ports of both ranks, any other through their interfaces
-//              and, between racks, through both up-links.
+//              and, between racks, through both up-links. A group that was not
+//              split from the world counts its ranks as those of the world.
 // Time         An operation begins when the last of its ranks has arrived and
 //              is a sequence of stages, each of which takes its alphas, then
 //              moves its bytes over links, then reduces them. Operations that
