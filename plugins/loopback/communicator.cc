@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -50,8 +51,17 @@ Outcome Communicator::failure() const {
 }
 
 void Communicator::Abort(const Outcome& reason) {
-  // The program passes on what it was told of another group.
-  if (!dead()) group_->Break(reason, group_->CulpritsOf({rank()}));
+  if (dead() || group_->broken()) return;
+  // The program passes on what it was told of another group, or has a reason of
+  // its own.
+  std::set<int32_t> culprits;
+  for (const Communicator* told :
+       laboratory().CommunicatorsOf(identity_.program_rank)) {
+    const std::set<int32_t>& named = told->group()->culprits();
+    culprits.insert(named.begin(), named.end());
+  }
+  if (culprits.empty()) culprits = {identity_.program_rank};
+  group_->Break(reason, culprits);
 }
 
 void Communicator::Leave(HostLock& lock) {

@@ -66,6 +66,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void Break(const Outcome& outcome, const std::set<int32_t>& culprits = {});
   bool broken() const { return !failure_.ok(); }
   const Outcome& failure() const { return failure_; }
+  const std::set<int32_t>& culprits() const { return culprits_; }
   void BreakAtDeadline(const Work& work);
 
   // Runs a share without the mutex, of `rank` if there is one, else of any
@@ -124,7 +125,6 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<Domain> domain_;
   const std::string name_;
   const int32_t size_;
-
   std::shared_ptr<NetworkClock> network_;  // Null: data is moved.
   int32_t entered_ = 0;
   std::vector<Communicator*> members_;

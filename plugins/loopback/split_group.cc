@@ -119,7 +119,7 @@ Outcome SplitLocked(HostLock& lock, Communicator& parent,
   const uint64_t number = parent.NextSplit();
   const Outcome delivered = DeliverRequest(parent, number, arguments, &fate);
   if (!delivered.ok()) {
-    group.Break(delivered, group.CulpritsOf({parent.rank()}));
+    group.Break(delivered, {parent.identity().program_rank});
     return parent.failure();
   }
   const auto own = static_cast<size_t>(parent.rank());
