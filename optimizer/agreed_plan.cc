@@ -13,6 +13,20 @@ LevelWorlds LevelWorldsOf(const OptimizerEnvironment& environment) {
           .lane_level = environment.lane_level_world};
 }
 
+absl::Status AgreeOnPlan(Collective& world, const absl::Status& local,
+                         const Plan* plan,
+                         const OptimizerEnvironment& environment,
+                         absl::Time deadline) {
+  std::vector<std::string> lines;
+  if (plan != nullptr) lines = plan->lines;
+  lines.push_back(
+      absl::StrCat("environment host_level_world=",
+                   environment.host_level_world == nullptr ? "none" : "given",
+                   " lane_level_world=",
+                   environment.lane_level_world == nullptr ? "none" : "given"));
+  return AgreeOnLines(world, local, lines, deadline);
+}
+
 absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
                                 const Mesh& mesh, Collective& world,
                                 const OptimizerOptions& options,
@@ -29,15 +43,9 @@ absl::StatusOr<Plan> AgreedPlan(const std::vector<ParameterSpec>& specs,
     if (absl::Status s = CheckLevelWorlds(world, levels); !s.ok()) return s;
     return Plan::Create(specs, mesh, *hosts, options);
   }();
-  std::vector<std::string> lines;
-  if (plan.ok()) lines = plan->lines;
-  lines.push_back(
-      absl::StrCat("environment host_level_world=",
-                   environment.host_level_world == nullptr ? "none" : "given",
-                   " lane_level_world=",
-                   environment.lane_level_world == nullptr ? "none" : "given"));
   const absl::Status agreed =
-      AgreeOnLines(world, plan.status(), lines, deadline);
+      AgreeOnPlan(world, plan.status(), plan.ok() ? &*plan : nullptr,
+                  environment, deadline);
   if (!agreed.ok()) return agreed;
   return plan;
 }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/collective.h"
@@ -18,6 +19,13 @@
 namespace muonshard {
 
 LevelWorlds LevelWorldsOf(const OptimizerEnvironment& environment);
+
+// Compares the plan, if there is one, and the environment over the ranks.
+// `local` is this rank's own error; see agreement.h. A collective call.
+absl::Status AgreeOnPlan(Collective& world, const absl::Status& local,
+                         const Plan* plan,
+                         const OptimizerEnvironment& environment,
+                         absl::Time deadline);
 
 // Checks mesh, options and environment, learns who runs on which host, makes
 // the plan and compares it over the ranks. A collective call: on error every

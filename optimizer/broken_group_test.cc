@@ -130,7 +130,7 @@ TEST_P(BrokenGroupTest, AFailedControlReadsAsSkipAndNamesTheCause) {
         EXPECT_TRUE(rig->parameters == before);
         EXPECT_THAT(rig->optimizer->BeginStep(1),
                     StatusIs(absl::StatusCode::kFailedPrecondition,
-                             "want a new group and a new optimizer"));
+                             "want Resync on a new group"));
         return absl::OkStatus();
       });
   EXPECT_THAT(run.results, Each(IsOk()));

@@ -193,6 +193,9 @@ StepDecision ControlVector::Decide(const ControlInput& input,
   decision.absent_everywhere.resize(absent_.size());
   if (const int64_t failure = least[2 * fact_count_]; failure != kNoFailure) {
     decision.status = FailureStatus(failure);
+    decision.reduction_failed =
+        failure % kFailureKinds ==
+        static_cast<int64_t>(FailureKind::kFailedReduction);
     return decision;
   }
   decision.status = CheckFacts(input, least);

@@ -62,6 +62,8 @@ struct ControlInput {
 struct StepDecision {
   // An error is the step's, on every rank.
   absl::Status status;
+  // The error is that a reduction failed, and not the program's.
+  bool reduction_failed = false;
   StepOutcome outcome;
   double gradient_factor = 1;  // What gradients are multiplied by.
   // By parameter: absent wherever this rank's values live.

@@ -90,11 +90,7 @@ absl::Duration SegmentUpdater::Update(int32_t bucket,
     const ParameterSpec& spec = plan_.specs[p];
     if (decision.absent_everywhere[p] &&
         spec.absent_gradient == AbsentGradient::kSkip) {
-      const size_t width = ByteWidth(spec.dtype);
-      std::memcpy(
-          buffers_.parameter_of(bucket, piece),
-          bound_[p] + static_cast<size_t>(piece.parameter_offset) * width,
-          static_cast<size_t>(piece.count) * width);
+      CopyPieceIn(bucket, piece);
       continue;
     }
     const absl::Time begin = runtime_.Now();
@@ -202,6 +198,22 @@ absl::Status SegmentUpdater::Restore(int32_t p, const ParameterState& state) {
     ++piece;
   }
   return absl::OkStatus();
+}
+
+void SegmentUpdater::CopyPieceIn(int32_t bucket, const Piece& piece) {
+  const auto p = static_cast<size_t>(piece.parameter);
+  const size_t width = ByteWidth(plan_.specs[p].dtype);
+  std::memcpy(buffers_.parameter_of(bucket, piece),
+              bound_[p] + static_cast<size_t>(piece.parameter_offset) * width,
+              static_cast<size_t>(piece.count) * width);
+}
+
+void SegmentUpdater::CopyIn(int32_t bucket) {
+  const auto b = static_cast<size_t>(bucket);
+  for (const PieceState& state : states_[b]) {
+    CopyPieceIn(bucket,
+                plan_.buckets[b].pieces[static_cast<size_t>(state.piece)]);
+  }
 }
 
 void SegmentUpdater::CopyOut(int32_t bucket) {

@@ -52,6 +52,8 @@ class SegmentUpdater {
 
   // Copies what was gathered to the parameters.
   void CopyOut(int32_t bucket);
+  // Copies the parameters of the own segment to where they are gathered from.
+  void CopyIn(int32_t bucket);
 
  private:
   // Of one own piece: momentum and row moments of a unit, both moments of a run
@@ -65,6 +67,7 @@ class SegmentUpdater {
 
   bool has_master(int32_t p) const;
 
+  void CopyPieceIn(int32_t bucket, const Piece& piece);
   void UpdatePiece(int32_t bucket, PieceState& state, const StepOptions& step,
                    double gradient_factor);
 

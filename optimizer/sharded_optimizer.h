@@ -1,11 +1,8 @@
 // Muon and AdamW for parameters that every rank of a group holds and whose
 // gradients differ by rank, with the work and the state cut over the ranks.
 //
-//   BeginStep(micro_batches)
-//   GradientReady(p, ...)          from hooks, once a micro-batch
-//   Finish() -> ReducedGradients
-//   Step(ReducedGradients, ...)
-//   WaitForParameters(p)           before the next forward reads p
+//   BeginStep(micro_batches)      GradientReady(p, ...) once a micro-batch
+//   Step(Finish(), ...)           WaitForParameters(p) before p is read
 //
 // In this file
 //   p        index of a parameter in the specs given to `Create`
@@ -36,7 +33,8 @@
 //              A failed collective breaks its group, and no later step of this
 //              optimizer succeeds. If that was a gather or the control
 //              all-reduce, ranks may differ, and BeginStep itself refuses.
-//              Recovery: a new group, and an optimizer with restored state.
+//              Recovery: Resync on a new group or, if a rank lost its memory,
+//              an optimizer with restored state.
 
 #ifndef OPTIMIZER_SHARDED_OPTIMIZER_H_
 #define OPTIMIZER_SHARDED_OPTIMIZER_H_
@@ -64,13 +62,23 @@ namespace muonshard {
 
 class ShardedOptimizer {
  public:
-  // Checks specs, mesh and options, learns who runs on which host, makes the
-  // plan and compares it over the ranks, then makes the groups. A collective
-  // call over `world`, whose ranks are those of `mesh` and which outlives the
-  // optimizer. On error every rank fails with the first error or difference.
+  // Makes the plan, compares it over the ranks, and makes the groups. A
+  // collective call over `world`, whose ranks are those of `mesh` and which
+  // outlives the optimizer. On error every rank fails with the first one.
   static absl::StatusOr<std::unique_ptr<ShardedOptimizer>> Create(
       std::vector<ParameterSpec> specs, const Mesh& mesh, Collective& world,
       const OptimizerOptions& options, OptimizerEnvironment environment = {});
+  struct Resynced {
+    std::unique_ptr<ShardedOptimizer> optimizer;
+    StepOutcome last;  // That counts, on all ranks alike; step 0: none.
+  };
+  // Goes on after a failure on `world`, a new group of the same ranks in their
+  // order, as resync.h says. A collective call. The new optimizer has memory,
+  // state and bound parameters, and `failed` may only be destroyed; on error
+  // all may try again, on another group. The next step is last.step + 1.
+  static absl::StatusOr<Resynced> Resync(ShardedOptimizer& failed,
+                                         Collective& world,
+                                         OptimizerEnvironment environment = {});
 
   virtual ~ShardedOptimizer() = default;
   virtual const Plan& plan() const = 0;
@@ -78,16 +86,13 @@ class ShardedOptimizer {
   // Gives the memory of parameter p: all its elements in its dtype, and none of
   // another's. Before the first BeginStep, once for each that lives here.
   virtual absl::Status BindParameter(int32_t p, void* data) = 0;
-  // Gives p the state that `State(p)` had on this rank of an optimizer with an
-  // equal plan; it is copied. With the values that p had then in its memory,
-  // and `RestoreStep`, steps have the bits that they would have had there.
-  // Before the first BeginStep.
+  // Copies what `State(p)` was on this rank of an optimizer with an equal plan.
+  // With the values that p had then, and `RestoreStep`, steps have the bits
+  // that they would have had there. Before the first BeginStep.
   virtual absl::Status RestoreState(int32_t p, const ParameterState& state) = 0;
-
   // The next step is `step` + 1; else it is 1. The same on all ranks, or the
   // step fails on all. Before the first BeginStep.
   virtual absl::Status RestoreStep(int64_t step) = 0;
-
   // Where a kView parameter accumulates its gradient, all zeros between
   // BeginStep and the first backward. Null if p lies in several pieces, has
   // another mode (such gradients are given to GradientReady) or does not live
@@ -95,7 +100,7 @@ class ShardedOptimizer {
   // the memory is given back.
   virtual void* GradientView(int32_t p) = 0;
 
-  // Declares the step's micro-batches, >= 1. Not before the last step is over.
+  // Declares the step's micro-batches, >= 1, when the last step is over.
   virtual absl::Status BeginStep(int32_t micro_batches) = 0;
 
   // Checks in the gradient of p for one micro-batch: `count` elements of
@@ -111,26 +116,21 @@ class ShardedOptimizer {
 
   // Ends the backward: launches what no check-in launched.
   virtual absl::StatusOr<ReducedGradients> Finish() = 0;
-
-  // Decides once, on all ranks alike: update or skip, with which clip factor;
-  // then updates and gathers. Returns when that is under way, or over, as
-  // OptimizerOptions::gather and `synchronous_errors` say.
+  // Decides once, on all ranks alike, then updates and gathers. Returns when
+  // that is under way, or over, as `gather` and `synchronous_errors` say.
   virtual absl::Status Step(ReducedGradients gradients,
                             const StepOptions& options) = 0;
 
   // Waits for the decision of the latest step, or returns its error.
   virtual absl::StatusOr<StepOutcome> Outcome() = 0;
-  // Waits until parameter p, the one named `name`, or all have their new
-  // values, which come in forward order.
+  // Waits until p, or all, have their new values; they come in forward order.
   virtual absl::Status WaitForParameters(int32_t p) = 0;
   virtual absl::Status WaitForParameters(absl::string_view name) = 0;
   virtual absl::Status WaitForParameters() = 0;
-
   // Waits for the latest step and all its parameters; returns its error.
   virtual absl::Status Synchronize() = 0;
-
-  // What this rank keeps of parameter p, which is nothing of one that does not
-  // live here. Waits until no update writes it, whatever became of the step.
+  // What this rank keeps of p, if it lives here. Waits until no update writes
+  // it, whatever became of the step.
   virtual absl::StatusOr<ParameterState> State(int32_t p) = 0;
   virtual absl::StatusOr<OptimizerStatistics> Statistics() const = 0;
 

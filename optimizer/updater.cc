@@ -38,23 +38,24 @@ absl::Status CheckOptions(const std::vector<ParameterSpec>& specs,
 
 }  // namespace
 
-Updater::Updater(Collective& world, const OptimizerOptions& options,
-                 BucketBuffers& buffers, const GroupSet& groups,
-                 Reducer& reducer, Stream& compute, SpanRecorder& spans)
+Updater::Updater(Collective& world, OptimizerMemory& memory,
+                 const GroupSet& groups, Reducer& reducer, Stream& compute,
+                 SpanRecorder& spans)
     : world_(world),
       runtime_(world.runtime()),
-      options_(options),
-      buffers_(buffers),
-      plan_(buffers.plan()),
+      options_(memory.options),
+      buffers_(memory.buffers),
+      plan_(memory.plan),
       groups_(groups),
       reducer_(reducer),
       compute_(compute),
       spans_(spans),
       control_vector_(plan_, world.rank()),
       equality_check_(plan_, world.rank()),
-      segments_(world.runtime(), options, buffers),
+      segments_(memory.segments),
       record_(std::make_shared<Record>()),
       buckets_(plan_.buckets.size()) {
+  RestoreStep(memory.restored_step);
   for (BucketState& bucket : buckets_) bucket.mutex = runtime_.NewMutex();
 }
 
@@ -62,6 +63,7 @@ void Updater::Step(int64_t step, int32_t micro_batches,
                    const StepOptions& options) {
   const absl::Time deadline = runtime_.Now() + options_.timeout;
   const bool equality_due = EqualityDue(step);
+  if (record_->counts()) previous_ = record_;
   record_ = std::make_shared<Record>();
   // Operations of the compute stream hold the record too.
   const std::shared_ptr<Record> record = record_;
@@ -98,6 +100,8 @@ void Updater::Step(int64_t step, int32_t micro_batches,
     const auto part = static_cast<int32_t>(i);
     compute_.Enqueue([this, record, part](absl::Status upstream) {
       if (record->decision.outcome.updated) Update(*record, part);
+      // Others may have decided, and then this rank needs them.
+      if (record->control_failed) return upstream;
       if (options_.release_gradients) ReleaseGradients(part);
       return upstream;
     });

@@ -13,7 +13,8 @@
 //              nothing. Buckets whose parameters do not live on this rank are
 //              passed over.
 // Memory       Of gradients that are to be released, a part's are given back
-//              behind its update, updated or not.
+//              behind its update, updated or not; but not if the control
+//              all-reduce failed, for others may have decided.
 // Threads      `WaitForBucket` and `pending` from any task, the rest from the
 //              program.
 // Errors       A failed control all-reduce reads as "skip" and is the step's
@@ -22,7 +23,6 @@
 #ifndef OPTIMIZER_UPDATER_H_
 #define OPTIMIZER_UPDATER_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,26 +36,26 @@
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/stream.h"
 #include "collectives/work.h"
-#include "optimizer/bucket_buffers.h"
-#include "optimizer/control_vector.h"
 #include "optimizer/equality_check.h"
 #include "optimizer/group_set.h"
+#include "optimizer/optimizer_memory.h"
 #include "optimizer/options.h"
 #include "optimizer/reducer.h"
-#include "optimizer/segment_update.h"
+#include "optimizer/resync.h"
 #include "optimizer/span_recorder.h"
+#include "optimizer/step_record.h"
 
 namespace muonshard {
 
 class Updater {
  public:
   // All arguments outlive it.
-  Updater(Collective& world, const OptimizerOptions& options,
-          BucketBuffers& buffers, const GroupSet& groups, Reducer& reducer,
-          Stream& compute, SpanRecorder& spans);
+  Updater(Collective& world, OptimizerMemory& memory, const GroupSet& groups,
+          Reducer& reducer, Stream& compute, SpanRecorder& spans);
 
-  SegmentUpdater& segments() { return segments_; }
-  const SegmentUpdater& segments() const { return segments_; }
+  void RestoreStep(int64_t step) {
+    record_->control.step = record_->decision.outcome.step = step;
+  }
 
   // Launches control, updates and gathers of the step that `reducer` finished.
   void Step(int64_t step, int32_t micro_batches, const StepOptions& options);
@@ -70,8 +70,7 @@ class Updater {
     return AwaitDecision(*record_, deadline);
   }
 
-  // Whether the decided step's control all-reduce failed, so that other ranks
-  // may have decided otherwise.
+  // Whether the step's control failed, so that others may have decided.
   bool control_failed() const { return record_->control_failed; }
 
   // Waits until the parameters of a bucket have their new values.
@@ -83,28 +82,28 @@ class Updater {
   // Whether a bucket's parameters are still to be copied out.
   bool pending(int32_t bucket) const;
 
-  // Waits until no operation holds a buffer any more, whatever it ended with.
-  // False if the deadline passed first.
+  // Waits until no operation holds a buffer; false if the deadline came first.
   bool AwaitAll(absl::Time deadline);
 
+  // The rest is for a new group of the same ranks, see resync.h, when all that
+  // was posted has ended.
+  StepStanding standing() const;
+  StepRecord& latest() { return *record_; }
+  const StepRecord& last_decided() const {
+    return record_->counts() ? *record_ : *previous_;
+  }
+
+  // Decides the latest step from its control vectors as they are now, and
+  // updates the own segments.
+  void TakeDecision();
+  // Goes on behind what `failed`, of the same memory, decided last.
+  void Follow(const Updater& failed);
+
+  // Gathers all parameters from their owners, and copies them out.
+  absl::Status GatherAgain(absl::Time deadline);
+
  private:
-  // One step in flight, kept alive by whoever waits for it. Works and `decided`
-  // do not change once `Step` has returned; the compute stream writes the rest
-  // before `decided` happens.
-  struct Record {
-    ControlInput control;
-    std::vector<int64_t> sums;
-    std::vector<int64_t> least;
-    absl::Status options_status;  // Of this rank's own options.
-    absl::Status failure;         // This rank's own, of a reduction.
-    bool control_failed = false;
-    // Whether parameters are to be compared. False once they were found equal.
-    bool equality_due = false;
-    StepDecision decision;
-    std::vector<Work> reductions;
-    std::array<Work, 2> control_works;
-    Event decided;
-  };
+  using Record = StepRecord;
   // The gather of one bucket in the latest step. Guarded by `mutex`.
   struct BucketState {
     std::unique_ptr<Mutex> mutex;
@@ -140,8 +139,9 @@ class Updater {
   SpanRecorder& spans_;
   const ControlVector control_vector_;
   const EqualityCheck equality_check_;
-  SegmentUpdater segments_;
-  std::shared_ptr<Record> record_;  // Of the latest step.
+  SegmentUpdater& segments_;
+  std::shared_ptr<Record> record_;    // Of the latest step.
+  std::shared_ptr<Record> previous_;  // Of the last before it that counts.
   std::vector<BucketState> buckets_;
 };
 

@@ -73,6 +73,9 @@ struct ShardedCase {
   int32_t hook_tasks = 1;
   // A step that fails ends the run, or is noted and the next one begins.
   bool goes_on_after_errors = false;
+  // A rank whose step fails resyncs with the others on a new group, and goes on
+  // behind the last step that counts.
+  bool recovers = false;
   // Whether `rank` has a gradient for parameter `p` in `step`, which counts
   // from 1. Absent function: always. Asked of the first duplicate only.
   std::function<bool(Rank rank, int32_t p, int64_t step)> has_gradient;
@@ -108,6 +111,13 @@ void AddGradient(DataType type, const ParameterBytes& gradient, std::byte* sum);
 ParameterBytes FirstValuesOf(const ShardedCase& sharded, const Mesh& mesh,
                              Rank rank, int32_t p);
 
+// Operations of one rank, as loopback counts them: those of all steps, without
+// what made the groups.
+struct OperationRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 struct ShardedRun {
   std::vector<absl::Status> results;  // In rank order.
   // As those of a RankRun.
@@ -119,6 +129,10 @@ struct ShardedRun {
   // [rank][step - 1]; the default outcome of a step that failed.
   std::vector<std::vector<StepOutcome>> outcomes;
   std::vector<std::vector<absl::Status>> step_results;
+  // [rank][parameter]: the number of steps and all that State shows.
+  std::vector<std::vector<ParameterBytes>> states;
+  std::vector<int32_t> recoveries;              // By rank.
+  std::vector<OperationRange> operations;       // By rank.
   std::vector<OptimizerStatistics> statistics;  // By rank.
   std::vector<GradScalerState> scalers;         // By rank.
   std::string plugin_report;

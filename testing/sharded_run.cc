@@ -1,11 +1,17 @@
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "collectives/plugin.h"
 #include "collectives/runtime/runtime.h"
+#include "collectives/work.h"
 #include "optimizer/compute/convert.h"
 #include "testing/seeded_random.h"
 #include "testing/sharded_case.h"
@@ -64,15 +70,47 @@ absl::Status CheckInAll(Runtime& runtime, int32_t task_count,
   return absl::OkStatus();
 }
 
+template <typename T>
+void Append(std::span<const T> values, ParameterBytes& bytes) {
+  const auto added = std::as_bytes(values);
+  bytes.insert(bytes.end(), added.begin(), added.end());
+}
+
+ParameterBytes BytesOf(const ParameterState& state) {
+  ParameterBytes bytes;
+  Append(std::span(&state.step_count, 1), bytes);
+  for (const StatePiece& piece : state.pieces) {
+    for (const std::span<const float> values :
+         {piece.first, piece.second, piece.master, piece.row_moments}) {
+      Append(values, bytes);
+    }
+  }
+  return bytes;
+}
+
+// How many operations of `rank` there have been; 0 if the plugin does not tell.
+int64_t OperationCount(const Plugin& plugin, Rank rank) {
+  const absl::StatusOr<std::string> report = plugin.Report();
+  if (!report.ok()) return 0;
+  const std::string name =
+      absl::StrCat("operations of rank ", ToInt(rank), ": ");
+  for (const absl::string_view line : absl::StrSplit(*report, '\n')) {
+    int64_t count = 0;
+    if (!absl::StartsWith(line, name)) continue;
+    if (absl::SimpleAtoi(line.substr(name.size()), &count)) return count;
+  }
+  return 0;
+}
+
 // One rank's part of a run.
 class RankProgram {
  public:
   RankProgram(const ShardedCase& sharded, const ShardedRunOptions& options,
-              Collective& world, ShardedRun& run)
+              RankContext& context, ShardedRun& run)
       : sharded_(sharded),
         options_(options),
-        world_(world),
-        r_(static_cast<size_t>(ToInt(world.rank()))),
+        context_(context),
+        r_(static_cast<size_t>(ToInt(context.rank))),
         run_(run) {}
 
   absl::Status Run() {
@@ -81,35 +119,40 @@ class RankProgram {
         GradScaler::Create(sharded_.scaler.value_or(GradScalerOptions()));
     if (!scaler.ok()) return scaler.status();
     if (options_.before_steps) {
-      absl::Status s = options_.before_steps(world_.rank(), run_.parameters[r_],
+      absl::Status s = options_.before_steps(context_.rank, run_.parameters[r_],
                                              *scaler, *optimizer_);
       if (!s.ok()) return s;
     }
-    for (int64_t step = options_.first_step; step <= sharded_.steps; ++step) {
-      absl::StatusOr<StepOutcome> outcome =
-          OneStep(step, sharded_.scaler.has_value() ? scaler->scale() : 1.0);
-      if (outcome.ok()) scaler->Update(*outcome);
-      run_.step_results[r_].push_back(outcome.status());
-      run_.outcomes[r_].push_back(outcome.value_or(StepOutcome()));
-      if (!outcome.ok() && !sharded_.goes_on_after_errors) {
-        return outcome.status();
+    run_.operations[r_].begin = OperationCount(context_.plugin, context_.rank);
+    absl::Status ended;
+    do {
+      while (last_step() < sharded_.steps) {
+        const absl::StatusOr<StepOutcome> outcome =
+            OneStep(last_step() + 1,
+                    sharded_.scaler.has_value() ? scaler->scale() : 1.0);
+        if (!outcome.ok() && sharded_.recovers) {
+          const absl::Status s = Recover(outcome.status(), *scaler);
+          if (!s.ok()) return s;
+          continue;
+        }
+        Note(outcome, *scaler);
+        if (!outcome.ok() && !sharded_.goes_on_after_errors) {
+          return outcome.status();
+        }
+        if (!outcome.ok() || !options_.after_step) continue;
+        absl::Status s = optimizer_->WaitForParameters();
+        if (s.ok()) {
+          s = options_.after_step(context_.rank, last_step(),
+                                  run_.parameters[r_], *scaler, *optimizer_);
+        }
+        if (!s.ok()) return s;
       }
-      if (!outcome.ok() || !options_.after_step) continue;
-      absl::Status s = optimizer_->WaitForParameters();
-      if (s.ok()) {
-        s = options_.after_step(world_.rank(), step, run_.parameters[r_],
-                                *scaler, *optimizer_);
-      }
-      if (!s.ok()) return s;
-    }
-    if (absl::Status s = optimizer_->Synchronize(); !s.ok()) {
-      if (!sharded_.goes_on_after_errors) return s;
-    }
-    run_.scalers[r_] = scaler->state();
-    absl::StatusOr<OptimizerStatistics> statistics = optimizer_->Statistics();
-    if (!statistics.ok()) return statistics.status();
-    run_.statistics[r_] = *statistics;
-    return absl::OkStatus();
+      ended = End();
+      if (ended.ok() || !sharded_.recovers) break;
+      ended = Recover(ended, *scaler);
+    } while (ended.ok());
+    if (!ended.ok() && !sharded_.goes_on_after_errors) return ended;
+    return Report(*scaler);
   }
 
  private:
@@ -119,16 +162,16 @@ class RankProgram {
     OptimizerEnvironment environment;
     if (!sharded_.hosts.empty()) environment.host_id = sharded_.hosts[r_];
     auto optimizer =
-        ShardedOptimizer::Create(sharded_.specs, *mesh, world_,
+        ShardedOptimizer::Create(sharded_.specs, *mesh, *context_.world,
                                  sharded_.options, std::move(environment));
     if (!optimizer.ok()) return optimizer.status();
     optimizer_ = *std::move(optimizer);
     std::vector<ParameterBytes>& parameters = run_.parameters[r_];
     parameters.resize(sharded_.specs.size());
     for (size_t p = 0; p < parameters.size(); ++p) {
-      if (!LivesOn(sharded_.specs[p], *mesh, world_.rank())) continue;
+      if (!LivesOn(sharded_.specs[p], *mesh, context_.rank)) continue;
       const auto index = static_cast<int32_t>(p);
-      parameters[p] = FirstValuesOf(sharded_, *mesh, world_.rank(), index);
+      parameters[p] = FirstValuesOf(sharded_, *mesh, context_.rank, index);
       const absl::Status s =
           optimizer_->BindParameter(index, parameters[p].data());
       if (!s.ok()) return s;
@@ -137,7 +180,8 @@ class RankProgram {
   }
 
   absl::StatusOr<StepOutcome> OneStep(int64_t step, double loss_scale) {
-    absl::Status s = TakeStep(sharded_, world_, step, *optimizer_, loss_scale);
+    absl::Status s =
+        TakeStep(sharded_, *context_.world, step, *optimizer_, loss_scale);
     if (!s.ok()) return s;
     absl::StatusOr<StepOutcome> outcome = optimizer_->Outcome();
     if (!outcome.ok()) return outcome.status();
@@ -154,11 +198,80 @@ class RankProgram {
     return outcome;
   }
 
+  int64_t last_step() const {
+    return options_.first_step - 1 +
+           static_cast<int64_t>(run_.step_results[r_].size());
+  }
+
+  void Note(const absl::StatusOr<StepOutcome>& outcome, GradScaler& scaler) {
+    if (outcome.ok()) scaler.Update(*outcome);
+    run_.step_results[r_].push_back(outcome.status());
+    run_.outcomes[r_].push_back(outcome.value_or(StepOutcome()));
+  }
+
+  absl::Status End() {
+    const absl::Status s = optimizer_->Synchronize();
+    run_.operations[r_].end = OperationCount(context_.plugin, context_.rank);
+    if (!s.ok() || !sharded_.recovers) return s;
+    // A rank that has ended cannot help one whose last gather failed.
+    return AwaitEnd(context_.world->Barrier(
+        {.deadline = context_.runtime.Now() + sharded_.options.timeout}));
+  }
+
+  absl::Status Recover(const absl::Status& error, GradScaler& scaler) {
+    absl::Status cause = error;
+    for (int32_t attempt = 0; attempt < kRecoveryAttempts; ++attempt) {
+      // The others may not have seen it yet.
+      context_.world->Abort(cause);
+      absl::StatusOr<std::unique_ptr<Collective>> fresh =
+          context_.plugin.NewGroup(
+              {.rank = context_.rank,
+               .size = context_.world->size(),
+               .name = absl::StrCat("world/", ++run_.recoveries[r_]),
+               .deadline = GuardDeadline(context_.runtime),
+               .store = &context_.store});
+      if (!fresh.ok()) return fresh.status();
+      retired_.push_back(std::move(context_.world));
+      context_.world = *std::move(fresh);
+      absl::StatusOr<ShardedOptimizer::Resynced> resynced =
+          ShardedOptimizer::Resync(*optimizer_, *context_.world);
+      if (!resynced.ok()) {
+        cause = resynced.status();
+        continue;
+      }
+      optimizer_ = std::move(resynced->optimizer);
+      const int64_t last = resynced->last.step;
+      if (last == last_step() + 1) Note(optimizer_->Outcome(), scaler);
+      if (last == last_step()) return absl::OkStatus();
+      return absl::InternalError(
+          absl::StrCat("rank ", r_, ": want step ", last_step(),
+                       " or the next as the last that counts, got ", last));
+    }
+    return cause;
+  }
+
+  absl::Status Report(const GradScaler& scaler) {
+    run_.scalers[r_] = scaler.state();
+    absl::StatusOr<OptimizerStatistics> statistics = optimizer_->Statistics();
+    if (!statistics.ok()) return statistics.status();
+    run_.statistics[r_] = *statistics;
+    for (size_t p = 0; p < sharded_.specs.size(); ++p) {
+      const auto state = optimizer_->State(static_cast<int32_t>(p));
+      if (!state.ok()) return state.status();
+      run_.states[r_].push_back(BytesOf(*state));
+    }
+    return absl::OkStatus();
+  }
+
+  static constexpr int32_t kRecoveryAttempts = 4;
+
   const ShardedCase& sharded_;
   const ShardedRunOptions& options_;
-  Collective& world_;
+  RankContext& context_;
   const size_t r_;
   ShardedRun& run_;
+  // Broken; they outlive the optimizer.
+  std::vector<std::unique_ptr<Collective>> retired_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
 };
 
@@ -228,14 +341,17 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
   run.parameters.resize(size);
   run.outcomes.resize(size);
   run.step_results.resize(size);
+  run.states.resize(size);
+  run.recoveries.resize(size);
+  run.operations.resize(size);
   run.statistics.resize(size);
   run.scalers.resize(size);
   const RankRunOptions rank_options = {
       .runtime = runtime,
       .size = mesh->size(),
       .plugin_options = options.plugin_options};
-  RankRun ranks = RunOnRanks(rank_options, [&](Collective& world) {
-    return RankProgram(sharded, options, world, run).Run();
+  RankRun ranks = RunOnRanks(rank_options, [&](RankContext& context) {
+    return RankProgram(sharded, options, context, run).Run();
   });
   run.plugin_report = std::move(ranks.plugin_report);
   run.results = std::move(ranks.results);
