@@ -22,6 +22,7 @@
 #include "testing/rank_harness.h"
 #include "testing/run_difference.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "testing/small_case.h"
 #include "testing/status_matchers.h"
 

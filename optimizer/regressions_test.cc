@@ -39,6 +39,7 @@
 #include "testing/rank_harness.h"
 #include "testing/same_run.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "testing/small_case.h"
 #include "testing/status_matchers.h"
 #include "topology/mesh.h"

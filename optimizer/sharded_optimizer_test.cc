@@ -17,6 +17,7 @@
 #include "collectives/runtime/rank_tasks.h"
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "testing/small_case.h"
 #include "testing/status_matchers.h"
 

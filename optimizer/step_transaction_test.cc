@@ -15,6 +15,7 @@
 #include "optimizer/sharded_optimizer.h"
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "testing/small_case.h"
 #include "testing/status_matchers.h"
 

@@ -89,12 +89,15 @@ RankRun RunOnRanks(const RankRunOptions& options,
     RunPrograms(*runtime, options, program, run);
     return run;
   }
+  // In case that the program is dropped where it stands.
+  run.results.assign(static_cast<size_t>(options.size),
+                     absl::UnknownError("the rank did not end"));
   const std::unique_ptr<SimRuntime> runtime = SimRuntime::Create(
       {.seed = options.runtime.seed,
        .stack_bytes = options.stack_bytes,
        .scheduler = options.runtime.scheduler,
        .choice_count_max = options.runtime.choice_count_max});
-  const absl::Status ended = runtime->Run([&] {
+  run.ended = runtime->Run([&] {
     const absl::Time begin = runtime->Now();
     RunPrograms(*runtime, options, program, run);
     run.simulated = runtime->Now() - begin;
@@ -102,7 +105,7 @@ RankRun RunOnRanks(const RankRunOptions& options,
   run.trace_hash = runtime->trace_hash();
   run.choice_count = runtime->choice_count();
   for (absl::Status& result : run.results) {
-    if (result.ok()) result = ended;
+    if (result.ok()) result = run.ended;
   }
   return run;
 }

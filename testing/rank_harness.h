@@ -83,6 +83,9 @@ struct RankRun {
   // In rank order. What ended the run as a whole (a plugin that does not load,
   // a deadlock found by the simulated runtime) stands in place of each OK.
   std::vector<absl::Status> results;
+  // What the simulated runtime found: a deadlock, a task that was left over, a
+  // run without an end. Also where every rank has an error of its own.
+  absl::Status ended;
   // Of the simulated runtime: equal for equal programs and seeds.
   uint64_t trace_hash = 0;
   uint64_t choice_count = 0;

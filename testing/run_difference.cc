@@ -82,6 +82,7 @@ absl::Status CheckSteps(const ShardedRun& got, const UnshardedRun& want,
 
 absl::Status CheckSameRun(const ShardedCase& sharded, const ShardedRun& got,
                           const UnshardedRun& want) {
+  if (!got.ended.ok()) return got.ended;
   for (const absl::Status& result : got.results) {
     if (!result.ok()) return result;
   }

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 
 namespace muonshard::testing {
 

@@ -4,6 +4,7 @@
 #define TESTING_SAME_RUN_H_
 
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 
 namespace muonshard::testing {
 

@@ -1,3 +1,5 @@
+#include "testing/sharded_run.h"
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -151,7 +153,10 @@ class RankProgram {
       if (ended.ok() || !sharded_.recovers) break;
       ended = Recover(ended, *scaler);
     } while (ended.ok());
-    if (!ended.ok() && !sharded_.goes_on_after_errors) return ended;
+    // The error of a failed step has been noted.
+    const std::vector<absl::Status>& steps = run_.step_results[r_];
+    const bool last_failed = !steps.empty() && !steps.back().ok();
+    if (!ended.ok() && !last_failed) return ended;
     return Report(*scaler);
   }
 
@@ -355,6 +360,7 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
   });
   run.plugin_report = std::move(ranks.plugin_report);
   run.results = std::move(ranks.results);
+  run.ended = std::move(ranks.ended);
   run.trace_hash = ranks.trace_hash;
   run.choice_count = ranks.choice_count;
   run.simulated = ranks.simulated;

@@ -4,6 +4,7 @@
 #include "optimizer/unsharded/gradient_places.h"
 #include "optimizer/unsharded/unsharded_optimizer.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 
 namespace muonshard::testing {
 namespace {

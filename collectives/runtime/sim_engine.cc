@@ -29,7 +29,7 @@ absl::Status SimEngine::Run(absl::AnyInvocable<void()> main) {
   gave_up_ = false;
   root_.emplace();
   AddTask("main", TaskKind::kProgram, std::move(main));
-  SwitchTo(ChooseNext(SimCall::kStart));
+  if (SimTask* first = ChooseNext(SimCall::kStart)) SwitchTo(first);
   AbandonTasks();
   if (errors_.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(errors_, "\n"));

@@ -39,8 +39,8 @@ struct SimOptions {
   size_t stack_bytes = size_t{1} << 20;
   // Who runs next; outlives the runtime. Null: a random walk from the seed.
   SimScheduler* scheduler = nullptr;
-  // A program that makes more choices than this goes round in circles: `Run`
-  // drops what is left of it and fails.
+  // Programs that make more choices than this, over all runs, go round in
+  // circles: `Run` drops what is left and fails.
   uint64_t choice_count_max = std::numeric_limits<uint64_t>::max();
 };
 

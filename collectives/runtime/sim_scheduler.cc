@@ -27,9 +27,12 @@ bool CallerMayGoOn(const SimChoice& choice) {
   return choice.caller < choice.candidates.size();
 }
 
-// The caller may be waiting for what others do.
-bool MayPoll(SimCall call) {
-  return call == SimCall::kYield || call == SimCall::kNow;
+// The caller may be waiting for what others do, by asking again and again. A
+// wait with which it can go on is one whose deadline has passed.
+bool MayPoll(const SimChoice& choice) {
+  return CallerMayGoOn(choice) &&
+         (choice.call == SimCall::kYield || choice.call == SimCall::kNow ||
+          choice.call == SimCall::kWait);
 }
 
 class RandomScheduler final : public SimScheduler {
@@ -57,22 +60,28 @@ class RandomScheduler final : public SimScheduler {
 
 class PctScheduler final : public SimScheduler {
  public:
-  explicit PctScheduler(const PctOptions& options) : random_(options.seed) {
-    for (int32_t i = 1; i < options.depth; ++i) {
-      falls_.push_back(random_.Next() %
-                       std::max<uint64_t>(options.choice_count, 1));
+  explicit PctScheduler(const PctOptions& options)
+      : random_(options.seed), lowest_(-options.depth) {
+    const uint64_t choice_count = std::max<uint64_t>(options.choice_count, 1);
+    // The order of the levels is not that of the choices: who falls first may
+    // fall below or above who falls later.
+    for (int32_t level = 1; level < options.depth; ++level) {
+      falls_.push_back({.choice = random_.Next() % choice_count,
+                        .priority = level - options.depth});
     }
-    std::sort(falls_.begin(), falls_.end(), std::greater<>());
+    std::sort(falls_.begin(), falls_.end(),
+              [](const Fall& a, const Fall& b) { return a.choice > b.choice; });
   }
 
   size_t Choose(const SimChoice& choice) override {
-    if (CallerMayGoOn(choice) && MayPoll(choice.call)) {
-      Fall(choice.candidates[choice.caller]);
-    }
+    // Who is woken does not run yet.
+    if (choice.call == SimCall::kWake) return First(choice);
+    if (MayPoll(choice))
+      priorities_[choice.candidates[choice.caller]] = --lowest_;
     size_t first = First(choice);
-    while (!falls_.empty() && falls_.back() <= count_) {
+    while (!falls_.empty() && falls_.back().choice <= count_) {
+      priorities_[choice.candidates[first]] = falls_.back().priority;
       falls_.pop_back();
-      Fall(choice.candidates[first]);
       first = First(choice);
     }
     ++count_;
@@ -80,6 +89,11 @@ class PctScheduler final : public SimScheduler {
   }
 
  private:
+  struct Fall {
+    uint64_t choice;
+    int64_t priority;
+  };
+
   size_t First(const SimChoice& choice) {
     size_t first = 0;
     for (size_t i = 1; i < choice.candidates.size(); ++i) {
@@ -97,12 +111,10 @@ class PctScheduler final : public SimScheduler {
     return it->second;
   }
 
-  void Fall(uint64_t task) { priorities_[task] = --lowest_; }
-
   SplitMix64 random_;
-  std::vector<uint64_t> falls_;  // Choice numbers, descending.
+  std::vector<Fall> falls_;  // Descending by choice.
   std::unordered_map<uint64_t, int64_t> priorities_;
-  int64_t lowest_ = 0;
+  int64_t lowest_;  // Of those that polled, below all levels.
   uint64_t count_ = 0;
 };
 
@@ -116,7 +128,7 @@ class StarvingScheduler final : public SimScheduler {
 
   size_t Choose(const SimChoice& choice) override {
     ++count_;
-    if (CallerMayGoOn(choice) && MayPoll(choice.call)) {
+    if (MayPoll(choice)) {
       return random_.NextBelow(choice.candidates.size());
     }
     fed_.clear();

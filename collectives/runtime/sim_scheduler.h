@@ -51,8 +51,8 @@ class SimScheduler {
 };
 
 // What a scheduler without a mind of its own does: the caller goes on if it
-// can and did not yield, else the task after it in the order of ids, around the
-// end. Every task that can run gets its turn.
+// can; after a yield the task that follows it in the order of ids, around the
+// end; else the first.
 size_t DefaultChoice(const SimChoice& choice);
 
 // A random walk. Some seeds switch at almost every call and some seldom,
@@ -61,10 +61,13 @@ std::unique_ptr<SimScheduler> NewRandomScheduler(uint64_t seed);
 
 // Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): the task
 // of the highest priority runs. Priorities are drawn, and at `depth` - 1
-// choices, drawn from the first `choice_count`, the running task falls below
-// all others. A fault that needs `depth` ordered events among n tasks is found
-// with probability 1 / (n * choice_count ^ (depth - 1)) or more. A task that
-// yields or looks at the clock falls too, since it may wait for others.
+// choices, drawn from the first `choice_count`, the running task falls to one
+// of as many levels below all that were drawn. A fault that needs `depth`
+// ordered events among n tasks is found with probability
+// 1 / (n * choice_count ^ (depth - 1)) or more, in a program that does not
+// poll: one that yields or looks at the clock falls below all others, and the
+// schedule is then fairer than the bound asks for. Choices of whom to run
+// among two or more tasks count.
 struct PctOptions {
   uint64_t seed = 0;
   int32_t depth = 3;

@@ -122,7 +122,7 @@ TEST(SimScheduler, EveryKindIsAFunctionOfItsSeed) {
 }
 
 TEST(SimScheduler, UnderEveryKindATaskThatPollsLetsAllOthersRun) {
-  for (const SimCall call : {SimCall::kYield, SimCall::kNow}) {
+  for (const SimCall call : {SimCall::kYield, SimCall::kNow, SimCall::kWait}) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
       for (const std::unique_ptr<SimScheduler>& scheduler : AllOf(seed)) {
         std::vector<bool> chosen(kTasks.size(), false);
@@ -180,6 +180,35 @@ TEST(SimScheduler, PctFindsAnOrderOfTwoEventsAsOftenAsItsBoundSays) {
   // 1 / (n k) of the seeds at least: 50 of 3000, six standard deviations of 7
   // below it 8.
   EXPECT_GE(found, 8);
+}
+
+TEST(SimScheduler, PctLetsWhoFellLaterRunBeforeWhoFellFirst) {
+  // Three tasks run one after another; the second one that fell runs before the
+  // first one that did. Then the third: all have fallen or have not begun.
+  bool later_first = false;
+  bool earlier_first = false;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    const auto scheduler =
+        NewPctScheduler({.seed = seed, .depth = 3, .choice_count = 20});
+    std::vector<uint64_t> order;  // Of the tasks, as they came to run.
+    for (int i = 0; i < 20; ++i) {
+      const uint64_t chosen =
+          kTasks[scheduler->Choose({.call = SimCall::kLock,
+                                    .candidates = kTasks,
+                                    .caller = kTasks.size()})];
+      if (order.empty() || order.back() != chosen) order.push_back(chosen);
+    }
+    if (order.size() < 3) continue;
+    // Who is above: the one that fell first, or second, with the third gone.
+    const std::vector<uint64_t> fallen = {std::min(order[0], order[1]),
+                                          std::max(order[0], order[1])};
+    const uint64_t next = fallen[scheduler->Choose({.call = SimCall::kLock,
+                                                    .candidates = fallen,
+                                                    .caller = fallen.size()})];
+    (next == order[0] ? earlier_first : later_first) = true;
+  }
+  EXPECT_TRUE(later_first);
+  EXPECT_TRUE(earlier_first);
 }
 
 TEST(SimScheduler, AStarvingSchedulerHoldsSomeTaskBackAsLongAsAnotherCanRun) {

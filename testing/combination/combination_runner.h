@@ -17,6 +17,7 @@
 #include "testing/rank_harness.h"
 #include "testing/reference_run.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 
 namespace muonshard::testing {
 

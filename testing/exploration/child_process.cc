@@ -1,6 +1,7 @@
 #include "testing/exploration/child_process.h"
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 
@@ -37,7 +39,10 @@ void WriteAll(int pipe, const std::string& text) {
   }
 }
 
-void Start(Child& child, const std::function<void(const Tell&)>& function) {
+// `earlier`: children that were started before, whose pipes are not the new
+// one's.
+void Start(Child& child, std::span<const Child> earlier,
+           const std::function<void(const Tell&)>& function) {
   std::array<int, 2> ends;
   if (pipe(ends.data()) != 0) {
     child.status = SystemError("pipe");
@@ -59,6 +64,11 @@ void Start(Child& child, const std::function<void(const Tell&)>& function) {
     return;
   }
   close(ends[0]);
+  for (const Child& other : earlier) {
+    if (other.pipe >= 0) close(other.pipe);
+  }
+  // Nobody wants its answer when the caller is gone.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   function([&](const std::string& line) { WriteAll(ends[1], line + "\n"); });
   std::cout.flush();
   std::cerr.flush();
@@ -108,7 +118,8 @@ std::vector<absl::Status> RunInChildren(
     const std::function<void(size_t index, const std::string& line)>& told) {
   std::vector<Child> children(count);
   for (size_t i = 0; i < count; ++i) {
-    Start(children[i], [&](const Tell& tell) { child(i, tell); });
+    Start(children[i], std::span(children).first(i),
+          [&](const Tell& tell) { child(i, tell); });
   }
   for (;;) {
     std::vector<pollfd> polled;
@@ -120,7 +131,10 @@ std::vector<absl::Status> RunInChildren(
       indices.push_back(i);
     }
     if (polled.empty()) break;
-    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    if (poll(polled.data(), polled.size(), -1) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
     for (size_t k = 0; k < polled.size(); ++k) {
       if (polled[k].revents == 0) continue;
       const size_t i = indices[k];

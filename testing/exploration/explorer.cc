@@ -1,6 +1,7 @@
 #include "testing/exploration/explorer.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,19 +25,19 @@ constexpr uint64_t kLengthMin = 10'000;
 // Runs of one process between two looks at what all have found.
 constexpr uint64_t kRoundSeeds = 64;
 
-uint64_t ChoiceCountMax(uint64_t choice_count) {
-  return kLengthFactor * std::max(choice_count, kLengthMin);
-}
-
+// `length`: about how many choices a run makes.
 RecordedRun RunOnce(const Experiment& experiment, uint64_t seed,
-                    SimScheduler& scheduler, uint64_t choice_count_max) {
+                    SimScheduler& scheduler, uint64_t length) {
   SimTraceRecorder recorder(scheduler);
   ExploredRun run = experiment.Run(
-      {.scheduler = recorder, .choice_count_max = choice_count_max}, seed);
+      {.scheduler = recorder,
+       .choice_count_max = kLengthFactor * std::max(length, kLengthMin)},
+      seed);
   RecordedRun recorded = {.seed = seed,
                           .result = std::move(run.result),
                           .trace_hash = run.trace_hash,
-                          .choice_count = run.choice_count};
+                          .choice_count = recorder.choice_count(),
+                          .length = length};
   if (!recorded.result.ok()) recorded.trace = recorder.trace();
   return recorded;
 }
@@ -77,10 +78,11 @@ std::unique_ptr<SimScheduler> SchedulerOf(const RecordedRun& run) {
   if (run.trace.has_value()) {
     return std::make_unique<SimTraceReplay>(*run.trace);
   }
-  return NewSeededScheduler(run.seed, run.choice_count);
+  return NewSeededScheduler(run.seed, run.length);
 }
 
-// One child's share of a round: every `stride`-th seed from `next` on.
+// One child's share of a round: every `stride`-th seed from `next` on, counted
+// from the first seed of the search.
 struct Share {
   uint64_t next;
   uint64_t end;
@@ -92,7 +94,7 @@ class Search {
   Search(const Experiment& experiment, const ExploreOptions& options)
       : experiment_(experiment), options_(options) {}
 
-  ExploreSummary Run() {
+  absl::StatusOr<ExploreSummary> Run() {
     const RecordedRun standard =
         Replay(experiment_, {.seed = 0, .trace = SimTrace()});
     if (!standard.result.ok()) {
@@ -100,14 +102,14 @@ class Search {
       return Finish();
     }
     length_ = standard.choice_count;
-    const uint64_t end =
-        options_.first_seed + static_cast<uint64_t>(options_.seed_count);
+    const auto end = static_cast<uint64_t>(options_.seed_count);
     const uint64_t round =
         kRoundSeeds * static_cast<uint64_t>(options_.processes);
-    for (uint64_t begin = options_.first_seed; begin < end && !Enough();
+    for (uint64_t begin = 0; begin < end && status_.ok() && !Enough();
          begin += round) {
       RunRound(begin, std::min(begin + round, end));
     }
+    if (!status_.ok()) return status_;
     return Finish();
   }
 
@@ -117,7 +119,8 @@ class Search {
   }
 
   // Children take turns with the seeds, so that each has a share of slow ones.
-  // One that crashes is followed by another, from the next seed on.
+  // After a failure the next seed has a fresh child: what a run leaves behind
+  // when it crashes or is dropped is not the next one's.
   void RunRound(uint64_t begin, uint64_t end) {
     const auto stride = static_cast<uint64_t>(options_.processes);
     std::vector<Share> shares;
@@ -142,30 +145,49 @@ class Search {
           });
       std::vector<Share> left;
       for (size_t i = 0; i < shares.size(); ++i) {
-        if (ends[i].ok()) continue;
-        RecordedRun crashed;
-        crashed.seed = shares[i].begun.value_or(shares[i].next);
-        crashed.choice_count = length_;
-        Add(Replay(experiment_, crashed));
-        if (!shares[i].begun.has_value()) shares[i].next += stride;
-        shares[i].begun.reset();
-        if (shares[i].next < shares[i].end && !Enough()) {
-          left.push_back(shares[i]);
-        }
+        Share& share = shares[i];
+        if (!ends[i].ok()) AddCrash(share, stride, ends[i]);
+        if (!status_.ok()) return;
+        if (share.next < share.end && !Enough()) left.push_back(share);
       }
       shares = std::move(left);
     }
   }
 
-  // In the child.
+  // In the child. Ends behind the first failure.
   void RunShare(const Share& share, uint64_t stride, const Tell& tell) const {
-    for (uint64_t seed = share.next; seed < share.end; seed += stride) {
+    for (uint64_t next = share.next; next < share.end; next += stride) {
       tell(kBegun);
+      const uint64_t seed = options_.first_seed + next;
       const std::unique_ptr<SimScheduler> scheduler =
           NewSeededScheduler(seed, length_);
-      tell(ToLine(
-          RunOnce(experiment_, seed, *scheduler, ChoiceCountMax(length_))));
+      const RecordedRun run = RunOnce(experiment_, seed, *scheduler, length_);
+      tell(ToLine(run));
+      if (!run.result.ok()) return;
     }
+  }
+
+  // A child ended without telling of the seed that it had begun.
+  void AddCrash(Share& share, uint64_t stride, const absl::Status& end) {
+    if (absl::IsUnavailable(end)) {
+      status_ = end;
+      return;
+    }
+    if (!share.begun.has_value()) {
+      share.begun = share.next;
+      share.next += stride;
+    }
+    RecordedRun run =
+        Replay(experiment_,
+               {.seed = options_.first_seed + *share.begun, .length = length_});
+    if (run.result.ok()) {
+      run.result = absl::Status(
+          end.code(), absl::StrCat(end.message(),
+                                   "; with this seed, or by what an earlier "
+                                   "one had left: alone it ran to its end"));
+    }
+    share.begun.reset();
+    Add(std::move(run));
   }
 
   void Add(RecordedRun run) {
@@ -198,6 +220,7 @@ class Search {
   const Experiment& experiment_;
   const ExploreOptions options_;
   uint64_t length_ = 0;
+  absl::Status status_;  // Why the search could not go on.
   ExploreSummary summary_;
   std::set<uint64_t> hashes_;
 };
@@ -218,19 +241,24 @@ absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
     return absl::InvalidArgumentError(absl::StrCat(
         "failures: want 1 or more, got ", options.failure_count_max));
   }
+  const auto seed_count = static_cast<uint64_t>(options.seed_count);
+  if (options.first_seed > std::numeric_limits<uint64_t>::max() - seed_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first seed: want ", seed_count, " seeds from it on, got ",
+                     options.first_seed));
+  }
   return Search(experiment, options).Run();
 }
 
 RecordedRun Replay(const Experiment& experiment, const RecordedRun& run) {
-  RecordedRun got = {.seed = run.seed, .choice_count = run.choice_count};
+  RecordedRun got = {.seed = run.seed, .length = run.length};
   std::vector<std::string> deviations;
   const std::vector<absl::Status> ends = RunInChildren(
       1,
       [&](size_t, const Tell& tell) {
         const std::unique_ptr<SimScheduler> scheduler = SchedulerOf(run);
         TellingScheduler telling(*scheduler, tell);
-        tell(ToLine(RunOnce(experiment, run.seed, telling,
-                            ChoiceCountMax(run.choice_count))));
+        tell(ToLine(RunOnce(experiment, run.seed, telling, run.length)));
       },
       [&](size_t, const std::string& line) {
         absl::string_view word = line;
@@ -255,8 +283,7 @@ RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
   int64_t runs = 0;
   // Whether the run still fails without the `count` deviations before `end`.
   const auto leave_out = [&](size_t end, size_t count) {
-    RecordedRun shorter = {.seed = failed.seed,
-                           .choice_count = failed.choice_count};
+    RecordedRun shorter = {.seed = failed.seed, .length = failed.length};
     SimTrace left = trace;
     const auto last = left.begin() + static_cast<ptrdiff_t>(end);
     left.erase(last - static_cast<ptrdiff_t>(count), last);
@@ -279,7 +306,7 @@ RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
       end = std::min(end - left_out, trace.size());
     }
     if (runs >= run_count_max || (count == 1 && !shortened)) break;
-    if (count > 1) count = (count + 1) / 2;
+    if (count > 1) count = std::min((count + 1) / 2, trace.size());
   }
   return shortest;
 }

@@ -36,13 +36,15 @@ struct ExploreSummary {
   std::vector<RecordedRun> failures;  // The first, ascending by seed.
 };
 
-// kInvalidArgument for options out of range. If the experiment does not hold
-// under the default schedule, from which the length of a run is learnt, that is
-// the summary's one run, with seed 0.
+// kInvalidArgument for options out of range, kUnavailable if the system gives
+// no process. If the experiment does not hold under the default schedule, from
+// which the length of a run is learnt, that is the summary's one run, with seed
+// 0.
 absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
                                        const ExploreOptions& options);
 
-// Runs `experiment` with the seed and the choices of `run`.
+// Runs `experiment` with the seed and the choices of `run`, as often as wanted:
+// the trace, or else the scheduler of the seed and the length.
 RecordedRun Replay(const Experiment& experiment, const RecordedRun& run);
 
 // A run that fails with the status code of `failed` and whose trace is shorter:

@@ -148,9 +148,10 @@ absl::StatusOr<SimTrace> TraceFromWords(const std::vector<std::string>& words) {
 }
 
 std::string ToLine(const RecordedRun& run) {
-  std::string line = absl::StrCat(run.seed, "\t", run.result.raw_code(), "\t",
-                                  run.trace_hash, "\t", run.choice_count, "\t",
-                                  absl::CEscape(run.result.message()), "\t");
+  std::string line =
+      absl::StrCat(run.seed, "\t", run.result.raw_code(), "\t", run.trace_hash,
+                   "\t", run.choice_count, "\t", run.length, "\t",
+                   absl::CEscape(run.result.message()), "\t");
   if (!run.trace.has_value()) return absl::StrCat(line, kNoTrace);
   for (const SimDeviation& deviation : *run.trace) {
     absl::StrAppend(&line, ToWord(deviation), " ");
@@ -163,17 +164,18 @@ absl::StatusOr<RecordedRun> RunFromLine(absl::string_view line) {
   RecordedRun run;
   int code = 0;
   std::string message;
-  if (fields.size() != 6 || !absl::SimpleAtoi(fields[0], &run.seed) ||
+  if (fields.size() != 7 || !absl::SimpleAtoi(fields[0], &run.seed) ||
       !absl::SimpleAtoi(fields[1], &code) ||
       !absl::SimpleAtoi(fields[2], &run.trace_hash) ||
       !absl::SimpleAtoi(fields[3], &run.choice_count) ||
-      !absl::CUnescape(fields[4], &message)) {
+      !absl::SimpleAtoi(fields[4], &run.length) ||
+      !absl::CUnescape(fields[5], &message)) {
     return Invalid("the line of a run", line);
   }
   run.result = absl::Status(static_cast<absl::StatusCode>(code), message);
-  if (fields[5] == kNoTrace) return run;
+  if (fields[6] == kNoTrace) return run;
   absl::StatusOr<SimTrace> trace =
-      TraceFromWords(absl::StrSplit(fields[5], ' ', absl::SkipEmpty()));
+      TraceFromWords(absl::StrSplit(fields[6], ' ', absl::SkipEmpty()));
   if (!trace.ok()) return trace.status();
   run.trace = *std::move(trace);
   return run;
@@ -183,8 +185,8 @@ std::string ToText(const TraceFile& file) {
   const RecordedRun& run = file.run;
   std::string text = absl::StrCat(
       kTitle, kVersion, "\nflags: ", file.flags, "\nseed: ", run.seed,
-      "\nchoices: ", run.choice_count, "\nhash: ", run.trace_hash,
-      "\ncode: ", run.result.raw_code(),
+      "\nchoices: ", run.choice_count, "\nlength: ", run.length,
+      "\nhash: ", run.trace_hash, "\ncode: ", run.result.raw_code(),
       "\nresult: ", absl::CEscape(run.result.message()), "\ndeviations: ");
   if (run.trace.has_value()) {
     absl::StrAppend(&text, run.trace->size(), "\n");
@@ -207,6 +209,7 @@ absl::StatusOr<TraceFile> TraceFileFromText(absl::string_view text) {
   const std::pair<absl::string_view, uint64_t*> numbers[] = {
       {"seed", &file.run.seed},
       {"choices", &file.run.choice_count},
+      {"length", &file.run.length},
       {"hash", &file.run.trace_hash}};
   for (const auto& [name, value] : numbers) {
     absl::StatusOr<uint64_t> number = lines.NumberField(name);

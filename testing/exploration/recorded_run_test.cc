@@ -30,6 +30,7 @@ void ExpectSame(const RecordedRun& got, const RecordedRun& want) {
   EXPECT_EQ(got.result, want.result);
   EXPECT_EQ(got.trace_hash, want.trace_hash);
   EXPECT_EQ(got.choice_count, want.choice_count);
+  EXPECT_EQ(got.length, want.length);
   EXPECT_EQ(got.trace, want.trace);
 }
 
@@ -55,8 +56,9 @@ TEST(RecordedRun, GoesThroughALine) {
 }
 
 TEST(RecordedRun, ALineThatIsNoneIsRefused) {
-  for (const char* line : {"", "1\t2\t3", "1\t2\t3\t4\tx\t5:a ",
-                           "1\t2\t3\t4\tx\t5:1 4:1 ", "a\t2\t3\t4\tx\tnone"}) {
+  for (const char* line :
+       {"", "1\t2\t3", "1\t2\t3\t4\t5\tx\t5:a ", "1\t2\t3\t4\t5\tx\t5:1 4:1 ",
+        "a\t2\t3\t4\t5\tx\tnone"}) {
     EXPECT_THAT(RunFromLine(line),
                 StatusIs(absl::StatusCode::kInvalidArgument, "want"))
         << line;
@@ -108,7 +110,7 @@ TEST(TraceFile, TheErrorNamesTheLine) {
                        "line 4: want choices: ..."));
   EXPECT_THAT(with("deviations: 2", "deviations: many"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "line 8: want a whole number, got \"many\""));
+                       "line 9: want a whole number, got \"many\""));
   EXPECT_THAT(with("40:7", "40-7"), StatusIs(absl::StatusCode::kInvalidArgument,
                                              "want CHOICE:TASK, got \"40-7\""));
   EXPECT_THAT(with("40:7", "11:7"),

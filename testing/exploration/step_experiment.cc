@@ -14,6 +14,7 @@
 #include "testing/run_difference.h"
 #include "testing/seeded_random.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "topology/mesh.h"
 
 namespace muonshard::testing {
@@ -28,6 +29,7 @@ struct Expectation {
 };
 
 absl::Status CheckRefused(const ShardedRun& run, const std::string& reason) {
+  if (!run.ended.ok()) return run.ended;
   for (size_t r = 0; r < run.results.size(); ++r) {
     if (absl::StrContains(run.results[r].message(), reason)) continue;
     return absl::DataLossError(
@@ -85,12 +87,13 @@ class VariedExperiment final : public Experiment {
  public:
   ExploredRun Run(const ExploredSchedule& schedule,
                   uint64_t seed) const override {
-    const Expectation expected = Draw(seed);
-    return RunExpected(expected, schedule, seed);
+    absl::StatusOr<Expectation> expected = Draw(seed);
+    if (!expected.ok()) return {.result = expected.status()};
+    return RunExpected(*expected, schedule, seed);
   }
 
  private:
-  Expectation Draw(uint64_t seed) const {
+  absl::StatusOr<Expectation> Draw(uint64_t seed) const {
     SeededRandom random(seed);
     const CombinationMesh& mesh = meshes_[random.Below(meshes_.size())];
     const Combination& combination =
@@ -101,6 +104,7 @@ class VariedExperiment final : public Experiment {
       expected.refusal = mesh.refusal;
     }
     ShardedCase& sharded = expected.sharded;
+    sharded.seed = seed;
     sharded.hook_tasks = 1 + static_cast<int32_t>(random.Below(3));
     if (random.OneIn(4)) {
       // Of the last step: an earlier one may fail for another reason.
@@ -112,8 +116,9 @@ class VariedExperiment final : public Experiment {
            .step = sharded.steps}};
     }
     if (!expected.refusal.empty()) return expected;
-    // Meshes and combinations are such that this is never refused.
-    expected.unsharded = RunUnsharded(sharded).value();
+    absl::StatusOr<UnshardedRun> unsharded = RunUnsharded(sharded);
+    if (!unsharded.ok()) return unsharded.status();
+    expected.unsharded = *std::move(unsharded);
     return expected;
   }
 

@@ -21,6 +21,7 @@
 #include "testing/recovery/recovered_run.h"
 #include "testing/run_difference.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {

@@ -9,6 +9,7 @@
 
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
+#include "testing/sharded_run.h"
 
 namespace muonshard::testing {
 

@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "testing/exploration/experiment.h"
 #include "testing/exploration/explorer.h"
@@ -40,25 +39,29 @@ std::string TraceText(const RecordedRun& run) {
                       " choices");
 }
 
-// Writes the trace of a failing run, shortened, and says how to run it again.
+// Writes the trace of a failing run, and again when it has been shortened, and
+// says how to run it.
 absl::Status KeepTrace(const Experiment& experiment, const ExploreFlags& flags,
                        const RecordedRun& failed, std::ostream& out) {
+  const std::string path = absl::StrCat(
+      flags.traces_folder, "/muonshard-trace-", failed.seed, ".txt");
+  const auto write = [&](const RecordedRun& run) {
+    return WriteFile(
+        "--traces", path,
+        testing::ToText(
+            {.flags = ExperimentFlags(flags.experiment), .run = run}));
+  };
   out << "seed " << failed.seed << " ("
       << testing::ScheduleKindName(failed.seed) << ") failed: " << failed.result
       << "\n"
-      << "  trace: " << TraceText(failed) << "\n";
+      << "  trace: " << TraceText(failed) << "\n"
+      << "  again: muonshard explore --replay " << path << std::endl;
+  absl::Status written = write(failed);
+  if (!written.ok() || flags.shrink_runs == 0) return written;
   const RecordedRun shortest =
       testing::Shrink(experiment, failed, flags.shrink_runs);
-  if (flags.shrink_runs > 0) out << "  shrunk: " << TraceText(shortest) << "\n";
-  const std::string path = absl::StrCat(
-      flags.traces_folder, "/muonshard-trace-", failed.seed, ".txt");
-  const TraceFile file = {.flags = ExperimentFlags(flags.experiment),
-                          .run = shortest};
-  if (absl::Status s = WriteFile("--traces", path, ToText(file)); !s.ok()) {
-    return s;
-  }
-  out << "  again: muonshard explore --replay " << path << "\n";
-  return absl::OkStatus();
+  out << "  shrunk: " << TraceText(shortest) << std::endl;
+  return write(shortest);
 }
 
 int Search(const ExploreFlags& flags, std::ostream& out, std::ostream& errors) {
@@ -106,7 +109,7 @@ int RunTrace(const std::string& path, std::ostream& out, std::ostream& errors) {
   const bool same =
       run.trace_hash == file->run.trace_hash && run.result == file->run.result;
   out << (same ? "the same run as recorded, choice for choice\n"
-               : "another run than recorded: the program has changed since\n");
+               : "another run than recorded: has the program changed since?\n");
   return run.result.ok() ? kHeld : kFailed;
 }
 

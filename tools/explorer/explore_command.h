@@ -1,7 +1,7 @@
 // Runs training steps under many schedules and looks for one that goes wrong.
 
-#ifndef TOOLS_EXPLORE_EXPLORE_COMMAND_H_
-#define TOOLS_EXPLORE_EXPLORE_COMMAND_H_
+#ifndef TOOLS_EXPLORER_EXPLORE_COMMAND_H_
+#define TOOLS_EXPLORER_EXPLORE_COMMAND_H_
 
 #include <iosfwd>
 #include <span>
@@ -18,4 +18,4 @@ int ExploreMain(std::span<const absl::string_view> arguments, std::ostream& out,
 
 }  // namespace muonshard
 
-#endif  // TOOLS_EXPLORE_EXPLORE_COMMAND_H_
+#endif  // TOOLS_EXPLORER_EXPLORE_COMMAND_H_

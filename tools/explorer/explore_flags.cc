@@ -144,9 +144,10 @@ absl::StatusOr<ExploreFlags> ParseExploreFlags(
   if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
   if (table.help_wanted()) flags.help = table.Help();
   // "--replay=FILE", or "--replay FILE".
-  if (table.given("replay") &&
-      arguments.size() !=
-          (absl::StrContains(arguments.front(), '=') ? size_t{1} : 2)) {
+  const auto flag_count = std::count_if(
+      arguments.begin(), arguments.end(),
+      [](auto argument) { return absl::StartsWith(argument, "--"); });
+  if (table.given("replay") && flag_count > 1) {
     return absl::InvalidArgumentError(
         "--replay: want no other flag, since the trace says what is run");
   }

@@ -1,8 +1,8 @@
 // The flags of `explore`, and those of them that say what is run, which a trace
 // file keeps.
 
-#ifndef TOOLS_EXPLORE_EXPLORE_FLAGS_H_
-#define TOOLS_EXPLORE_EXPLORE_FLAGS_H_
+#ifndef TOOLS_EXPLORER_EXPLORE_FLAGS_H_
+#define TOOLS_EXPLORER_EXPLORE_FLAGS_H_
 
 #include <cstdint>
 #include <span>
@@ -39,4 +39,4 @@ absl::StatusOr<testing::StepExperimentOptions> ParseExperimentFlags(
 
 }  // namespace muonshard
 
-#endif  // TOOLS_EXPLORE_EXPLORE_FLAGS_H_
+#endif  // TOOLS_EXPLORER_EXPLORE_FLAGS_H_

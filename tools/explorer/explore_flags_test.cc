@@ -69,7 +69,7 @@ TEST(ExploreFlags, AReplayTakesNoOtherFlag) {
       status({"--replay=a", "--seeds=2"}),
       StatusIs(absl::StatusCode::kInvalidArgument, "want no other flag"));
   EXPECT_THAT(
-      status({"--scaler=off", "--replay=a"}),
+      status({"--vary", "--replay=a"}),
       StatusIs(absl::StatusCode::kInvalidArgument, "want no other flag"));
 }
 
