@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "testing/rank_harness.h"
+
 namespace muonshard::testing {
 namespace {
 

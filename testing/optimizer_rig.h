@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/collective.h"
 #include "optimizer/sharded_optimizer.h"
+#include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
 #include "topology/rank.h"
 

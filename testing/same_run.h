@@ -3,6 +3,7 @@
 #ifndef TESTING_SAME_RUN_H_
 #define TESTING_SAME_RUN_H_
 
+#include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
 #include "testing/sharded_run.h"
 

@@ -18,6 +18,7 @@
 #include "optimizer/options.h"
 #include "testing/combination/combination.h"
 #include "testing/combination/combination_mesh.h"
+#include "testing/rank_harness.h"
 #include "testing/recovery/recovered_run.h"
 #include "testing/run_difference.h"
 #include "testing/sharded_case.h"
