@@ -23,6 +23,8 @@
 //     left peers hanging               AParameterWithoutAGradient...
 //   a stage clipped with another     step_regression_test, scaled_step_test
 //     norm                             EveryPipelineStageClipsWith...
+//
+// testing/planted has each of these as a patch, which muonshard explore finds.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
