@@ -103,10 +103,11 @@ TEST_P(RecoveryTest, ACallWithoutMemoryAtAnyOperation) {
   ExpectUndisturbed(RecoveringCase(), "memory", 1);
 }
 
-TEST_P(RecoveryTest, ALostMessageOfAnyOperation) {
-  if (GetParam().kind == RuntimeCase::Kind::kThreads) {
-    GTEST_SKIP() << "Threads would wait for real deadlines.";
-  }
+// A lost message is noticed by its deadline, so only where the clock is
+// virtual.
+class SimulatedRecoveryTest : public RecoveryTest {};
+
+TEST_P(SimulatedRecoveryTest, ALostMessageOfAnyOperation) {
   ExpectUndisturbed(RecoveringCase(), "lose", 1);
 }
 
@@ -275,6 +276,13 @@ INSTANTIATE_TEST_SUITE_P(Runtimes, LostDecisionTest,
 INSTANTIATE_TEST_SUITE_P(Runtimes, RecoveryTest,
                          ::testing::ValuesIn(testing::BothRuntimes(3)),
                          testing::RuntimeCaseName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Seeds, SimulatedRecoveryTest,
+    ::testing::Values(RuntimeCase{.kind = RuntimeCase::Kind::kSim, .seed = 1},
+                      RuntimeCase{.kind = RuntimeCase::Kind::kSim, .seed = 2},
+                      RuntimeCase{.kind = RuntimeCase::Kind::kSim, .seed = 3}),
+    testing::RuntimeCaseName);
 
 }  // namespace
 }  // namespace muonshard
