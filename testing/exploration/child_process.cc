@@ -5,11 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <limits>
 #include <span>
 
 #include "absl/strings/str_cat.h"
@@ -17,10 +20,14 @@
 namespace muonshard::testing {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 struct Child {
   pid_t process = -1;
-  int pipe = -1;     // Read end; -1: closed.
-  std::string rest;  // Of a line that has not ended.
+  int pipe = -1;            // Read end; -1: closed.
+  std::string rest;         // Of a line that has not ended.
+  Clock::time_point heard;  // When it began, or last told something.
+  // Why it did not start, or was killed; else its end says how it went.
   absl::Status status;
 };
 
@@ -61,6 +68,7 @@ void Start(Child& child, std::span<const Child> earlier,
   if (child.process > 0) {
     close(ends[1]);
     child.pipe = ends[0];
+    child.heard = Clock::now();
     return;
   }
   close(ends[0]);
@@ -91,17 +99,19 @@ absl::Status AwaitEnd(pid_t process) {
       absl::StrCat("the process ended with exit code ", WEXITSTATUS(status)));
 }
 
+void ClosePipe(Child& child) {
+  close(child.pipe);
+  child.pipe = -1;
+}
+
 // Takes what has come; closes the pipe at its end.
 template <typename Told>
 void Read(Child& child, Told told) {
   std::array<char, 1 << 16> chunk;
   const ssize_t count = read(child.pipe, chunk.data(), chunk.size());
   if (count < 0 && errno == EINTR) return;
-  if (count <= 0) {
-    close(child.pipe);
-    child.pipe = -1;
-    return;
-  }
+  if (count <= 0) return ClosePipe(child);
+  child.heard = Clock::now();
   child.rest.append(chunk.data(), static_cast<size_t>(count));
   size_t begin = 0;
   for (size_t end; (end = child.rest.find('\n', begin)) != std::string::npos;
@@ -111,11 +121,53 @@ void Read(Child& child, Told told) {
   child.rest.erase(0, begin);
 }
 
+// What is left of `silence_max` before the first of the children that are still
+// running has been silent for so long.
+absl::Duration PatienceLeft(std::span<const Child> children,
+                            absl::Duration silence_max) {
+  const Clock::time_point now = Clock::now();
+  absl::Duration left = silence_max;
+  for (const Child& child : children) {
+    if (child.pipe < 0) continue;
+    left = std::min(left, silence_max - absl::FromChrono(now - child.heard));
+  }
+  return std::max(left, absl::ZeroDuration());
+}
+
+// As `poll` takes it, and not too short; -1: without an end.
+int PollMilliseconds(absl::Duration duration) {
+  if (duration == absl::InfiniteDuration()) return -1;
+  const int64_t whole =
+      absl::ToInt64Milliseconds(absl::Ceil(duration, absl::Milliseconds(1)));
+  return static_cast<int>(
+      std::min<int64_t>(whole, std::numeric_limits<int>::max()));
+}
+
+void KillSilent(std::span<Child> children, absl::Duration silence_max) {
+  const Clock::time_point now = Clock::now();
+  for (Child& child : children) {
+    if (child.pipe < 0) continue;
+    if (absl::FromChrono(now - child.heard) < silence_max) continue;
+    kill(child.process, SIGKILL);
+    child.status = absl::DeadlineExceededError(
+        absl::StrCat("the process told nothing and did not end for ",
+                     absl::FormatDuration(silence_max), ", and was killed"));
+    ClosePipe(child);
+  }
+}
+
+absl::Status End(const Child& child) {
+  if (child.process < 0) return child.status;
+  const absl::Status end = AwaitEnd(child.process);
+  return child.status.ok() ? end : child.status;
+}
+
 }  // namespace
 
 std::vector<absl::Status> RunInChildren(
     size_t count, const std::function<void(size_t index, const Tell&)>& child,
-    const std::function<void(size_t index, const std::string& line)>& told) {
+    const std::function<void(size_t index, const std::string& line)>& told,
+    absl::Duration silence_max) {
   std::vector<Child> children(count);
   for (size_t i = 0; i < count; ++i) {
     Start(children[i], std::span(children).first(i),
@@ -131,7 +183,8 @@ std::vector<absl::Status> RunInChildren(
       indices.push_back(i);
     }
     if (polled.empty()) break;
-    if (poll(polled.data(), polled.size(), -1) < 0) {
+    const int patience = PollMilliseconds(PatienceLeft(children, silence_max));
+    if (poll(polled.data(), polled.size(), patience) < 0) {
       if (errno == EINTR) continue;
       break;
     }
@@ -140,12 +193,10 @@ std::vector<absl::Status> RunInChildren(
       const size_t i = indices[k];
       Read(children[i], [&](const std::string& line) { told(i, line); });
     }
+    KillSilent(children, silence_max);
   }
   std::vector<absl::Status> statuses;
-  for (const Child& ended : children) {
-    statuses.push_back(ended.process < 0 ? ended.status
-                                         : AwaitEnd(ended.process));
-  }
+  for (const Child& ended : children) statuses.push_back(End(ended));
   return statuses;
 }
 

@@ -22,6 +22,9 @@ namespace {
 constexpr uint64_t kLengthFactor = 50;
 // Below which a short program's length says little.
 constexpr uint64_t kLengthMin = 10'000;
+// Runs of a shrinking that may end by the limit on a run, each of which takes
+// as long: they leave out all but a 256th of a trace if each fails again.
+constexpr int64_t kKilledRunsMax = 8;
 // Runs of one process between two looks at what all have found.
 constexpr uint64_t kRoundSeeds = 64;
 
@@ -81,6 +84,35 @@ std::unique_ptr<SimScheduler> SchedulerOf(const RecordedRun& run) {
   return NewSeededScheduler(run.seed, run.length);
 }
 
+// As the public function; `end` is how the process of the run ended.
+RecordedRun ReplayInChild(const Experiment& experiment, const RecordedRun& run,
+                          absl::Duration run_limit, absl::Status& end) {
+  RecordedRun got = {.seed = run.seed, .length = run.length};
+  std::vector<std::string> deviations;
+  const std::vector<absl::Status> ends = RunInChildren(
+      1,
+      [&](size_t, const Tell& tell) {
+        const std::unique_ptr<SimScheduler> scheduler = SchedulerOf(run);
+        TellingScheduler telling(*scheduler, tell);
+        tell(ToLine(RunOnce(experiment, run.seed, telling, run.length)));
+      },
+      [&](size_t, const std::string& line) {
+        absl::string_view word = line;
+        if (absl::ConsumePrefix(&word, TellingScheduler::kDeviation)) {
+          deviations.emplace_back(word);
+        } else {
+          got = Told(line);
+        }
+      },
+      run_limit);
+  end = ends[0];
+  if (end.ok()) return got;
+  absl::StatusOr<SimTrace> trace = TraceFromWords(deviations);
+  got.result = end;
+  if (trace.ok()) got.trace = *std::move(trace);
+  return got;
+}
+
 // One child's share of a round: every `stride`-th seed from `next` on, counted
 // from the first seed of the search.
 struct Share {
@@ -95,8 +127,8 @@ class Search {
       : experiment_(experiment), options_(options) {}
 
   absl::StatusOr<ExploreSummary> Run() {
-    const RecordedRun standard =
-        Replay(experiment_, {.seed = 0, .trace = SimTrace()});
+    const RecordedRun standard = Replay(
+        experiment_, {.seed = 0, .trace = SimTrace()}, options_.run_limit);
     if (!standard.result.ok()) {
       Add(standard);
       return Finish();
@@ -142,7 +174,8 @@ class Search {
             }
             shares[i].begun.reset();
             Add(Told(line));
-          });
+          },
+          options_.run_limit);
       std::vector<Share> left;
       for (size_t i = 0; i < shares.size(); ++i) {
         Share& share = shares[i];
@@ -167,7 +200,8 @@ class Search {
     }
   }
 
-  // A child ended without telling of the seed that it had begun.
+  // A child ended, or was killed, without telling of the seed that it had
+  // begun.
   void AddCrash(Share& share, uint64_t stride, const absl::Status& end) {
     if (absl::IsUnavailable(end)) {
       status_ = end;
@@ -179,7 +213,8 @@ class Search {
     }
     RecordedRun run =
         Replay(experiment_,
-               {.seed = options_.first_seed + *share.begun, .length = length_});
+               {.seed = options_.first_seed + *share.begun, .length = length_},
+               options_.run_limit);
     if (run.result.ok()) {
       run.result = absl::Status(
           end.code(), absl::StrCat(end.message(),
@@ -241,6 +276,11 @@ absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
     return absl::InvalidArgumentError(absl::StrCat(
         "failures: want 1 or more, got ", options.failure_count_max));
   }
+  if (options.run_limit <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("run limit: want more than 0s, got ",
+                     absl::FormatDuration(options.run_limit)));
+  }
   const auto seed_count = static_cast<uint64_t>(options.seed_count);
   if (options.first_seed > std::numeric_limits<uint64_t>::max() - seed_count) {
     return absl::InvalidArgumentError(
@@ -250,37 +290,22 @@ absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
   return Search(experiment, options).Run();
 }
 
-RecordedRun Replay(const Experiment& experiment, const RecordedRun& run) {
-  RecordedRun got = {.seed = run.seed, .length = run.length};
-  std::vector<std::string> deviations;
-  const std::vector<absl::Status> ends = RunInChildren(
-      1,
-      [&](size_t, const Tell& tell) {
-        const std::unique_ptr<SimScheduler> scheduler = SchedulerOf(run);
-        TellingScheduler telling(*scheduler, tell);
-        tell(ToLine(RunOnce(experiment, run.seed, telling, run.length)));
-      },
-      [&](size_t, const std::string& line) {
-        absl::string_view word = line;
-        if (absl::ConsumePrefix(&word, TellingScheduler::kDeviation)) {
-          deviations.emplace_back(word);
-        } else {
-          got = Told(line);
-        }
-      });
-  if (ends[0].ok()) return got;
-  absl::StatusOr<SimTrace> trace = TraceFromWords(deviations);
-  got.result = ends[0];
-  if (trace.ok()) got.trace = *std::move(trace);
-  return got;
+RecordedRun Replay(const Experiment& experiment, const RecordedRun& run,
+                   absl::Duration run_limit) {
+  absl::Status end;
+  return ReplayInChild(experiment, run, run_limit, end);
 }
 
 RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
-                   int64_t run_count_max) {
+                   int64_t run_count_max, absl::Duration run_limit) {
   RecordedRun shortest = failed;
   if (!failed.trace.has_value()) return shortest;
   SimTrace trace = *failed.trace;
   int64_t runs = 0;
+  int64_t killed = 0;
+  const auto budget_left = [&] {
+    return runs < run_count_max && killed < kKilledRunsMax;
+  };
   // Whether the run still fails without the `count` deviations before `end`.
   const auto leave_out = [&](size_t end, size_t count) {
     RecordedRun shorter = {.seed = failed.seed, .length = failed.length};
@@ -289,7 +314,10 @@ RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
     left.erase(last - static_cast<ptrdiff_t>(count), last);
     shorter.trace = std::move(left);
     ++runs;
-    RecordedRun run = Replay(experiment, shorter);
+    absl::Status process_end;
+    RecordedRun run =
+        ReplayInChild(experiment, shorter, run_limit, process_end);
+    if (absl::IsDeadlineExceeded(process_end)) ++killed;
     if (run.result.code() != failed.result.code()) return false;
     if (!run.trace.has_value()) return false;
     trace = *run.trace;
@@ -300,12 +328,12 @@ RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
   // after it.
   for (size_t count = trace.size(); count > 0;) {
     bool shortened = false;
-    for (size_t end = trace.size(); end > 0 && runs < run_count_max;) {
+    for (size_t end = trace.size(); end > 0 && budget_left();) {
       const size_t left_out = std::min(count, end);
       shortened |= leave_out(end, left_out);
       end = std::min(end - left_out, trace.size());
     }
-    if (runs >= run_count_max || (count == 1 && !shortened)) break;
+    if (!budget_left() || (count == 1 && !shortened)) break;
     if (count > 1) count = std::min((count + 1) / 2, trace.size());
   }
   return shortest;

@@ -2,7 +2,8 @@
 // failed, and makes these shorter.
 //
 // Threads    The calling process has one thread. Runs happen in child
-//            processes, so that one that crashes is a failure like any other.
+//            processes, so that one that crashes is a failure like any other,
+//            and so is one that makes no more choices: it is killed.
 
 #ifndef TESTING_EXPLORATION_EXPLORER_H_
 #define TESTING_EXPLORATION_EXPLORER_H_
@@ -12,10 +13,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "testing/exploration/experiment.h"
 #include "testing/exploration/recorded_run.h"
 
 namespace muonshard::testing {
+
+// Of real time, far more than a run takes where the sanitizers look at it.
+inline constexpr absl::Duration kRunLimit = absl::Minutes(1);
 
 struct ExploreOptions {
   uint64_t first_seed = 1;
@@ -23,6 +28,8 @@ struct ExploreOptions {
   int32_t processes = 1;   // >= 1.
   // The search ends soon after so many failures, >= 1, and these are kept.
   int64_t failure_count_max = 1;
+  // A run that tells nothing for so long fails with kDeadlineExceeded; > 0.
+  absl::Duration run_limit = kRunLimit;
 };
 
 struct ExploreSummary {
@@ -44,15 +51,18 @@ absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
                                        const ExploreOptions& options);
 
 // Runs `experiment` with the seed and the choices of `run`, as often as wanted:
-// the trace, or else the scheduler of the seed and the length.
-RecordedRun Replay(const Experiment& experiment, const RecordedRun& run);
+// the trace, or else the scheduler of the seed and the length. The limit counts
+// from the last deviation.
+RecordedRun Replay(const Experiment& experiment, const RecordedRun& run,
+                   absl::Duration run_limit = kRunLimit);
 
 // A run that fails with the status code of `failed` and whose trace is shorter:
 // no single deviation can be left out of it, if `run_count_max` runs suffice
 // to see that. Deviations are left out in halves, quarters, ... (Zeller and
-// Hildebrandt, 2002). A run without a trace is returned as it is.
+// Hildebrandt, 2002). A run without a trace is returned as it is. Where runs
+// have to be killed, only the first few are waited for.
 RecordedRun Shrink(const Experiment& experiment, const RecordedRun& failed,
-                   int64_t run_count_max);
+                   int64_t run_count_max, absl::Duration run_limit = kRunLimit);
 
 }  // namespace muonshard::testing
 

@@ -12,8 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/sim_runtime.h"
+#include "collectives/runtime/sim_scheduler.h"
+#include "collectives/runtime/sim_trace.h"
 #include "testing/exploration/seeded_schedule.h"
 #include "testing/status_matchers.h"
 
@@ -25,7 +28,12 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 // What goes wrong when two tasks read a number before either writes it.
-enum class Fault { kNone, kLostUpdate, kCrash, kEndless };
+enum class Fault { kNone, kLostUpdate, kCrash, kEndless, kSilent };
+
+void SpinOnce() {
+  static volatile int turn = 0;
+  turn = 1 - turn;
+}
 
 // Four tasks that each add to a number some times.
 class Adding final : public Experiment {
@@ -75,6 +83,8 @@ class Adding final : public Experiment {
     }
     if (number != read && fault_ == Fault::kCrash) raise(SIGKILL);
     while (number != read && fault_ == Fault::kEndless) runtime.Yield();
+    // No choice, so that nobody counts these turns.
+    while (number != read && fault_ == Fault::kSilent) SpinOnce();
     number = read + 1;
   }
 
@@ -183,6 +193,66 @@ TEST(Explorer, ARunWithoutAnEndIsAFailure) {
   EXPECT_EQ(again.trace_hash, summary.failures[0].trace_hash);
 }
 
+TEST(Explorer, ARunThatMakesNoMoreChoicesIsKilledReplayedAndShrunk) {
+  const absl::Duration limit = absl::Milliseconds(500);
+  const ExploreSummary summary = Search(
+      Fault::kSilent, {.seed_count = 100, .processes = 2, .run_limit = limit});
+  ASSERT_THAT(summary.failures, SizeIs(1));
+  const RecordedRun& failed = summary.failures[0];
+  EXPECT_THAT(failed.result, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      "did not end for 500ms"));
+  ASSERT_TRUE(failed.trace.has_value());
+  const RecordedRun again = Replay(Adding(Fault::kSilent), failed, limit);
+  EXPECT_EQ(again.result, failed.result);
+  EXPECT_EQ(again.trace, failed.trace);
+  const RecordedRun shortest =
+      Shrink(Adding(Fault::kSilent), failed, 10'000, limit);
+  EXPECT_EQ(shortest.result, failed.result);
+  EXPECT_LT(shortest.trace->size(), failed.trace->size());
+}
+
+TEST(Explorer, ShrinkingWaitsForFewRunsThatHaveToBeKilled) {
+  // Hangs if any choice was not the default one.
+  class HangingIfDisturbed final : public Experiment {
+   public:
+    ExploredRun Run(const ExploredSchedule& schedule, uint64_t) const override {
+      const std::vector<uint64_t> tasks = {0, 1};
+      const SimChoice choice = {
+          .call = SimCall::kLock, .candidates = tasks, .caller = 0};
+      bool disturbed = false;
+      for (int i = 0; i < 1024; ++i) {
+        disturbed |= schedule.scheduler.Choose(choice) != 0;
+      }
+      while (disturbed) SpinOnce();
+      return {};
+    }
+  };
+  SimTrace trace;
+  for (uint64_t i = 0; i < 1024; ++i) trace.push_back({.choice = i, .task = 1});
+  const RecordedRun shortest =
+      Shrink(HangingIfDisturbed(),
+             {.result = absl::DeadlineExceededError("killed"), .trace = trace},
+             10'000, absl::Milliseconds(500));
+  // Eight of them, each of which halves the trace.
+  EXPECT_THAT(*shortest.trace, SizeIs(1024 / 256));
+}
+
+TEST(Explorer, AnExperimentThatHangsUnderTheDefaultScheduleIsAFailure) {
+  class Hanging final : public Experiment {
+   public:
+    ExploredRun Run(const ExploredSchedule&, uint64_t) const override {
+      for (;;) SpinOnce();
+    }
+  };
+  const absl::StatusOr<ExploreSummary> summary = Explore(
+      Hanging(), {.seed_count = 10, .run_limit = absl::Milliseconds(500)});
+  ASSERT_THAT(summary, IsOk());
+  ASSERT_THAT(summary->failures, SizeIs(1));
+  EXPECT_EQ(summary->failures[0].seed, 0u);
+  EXPECT_EQ(summary->failures[0].result.code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST(Explorer, ShrinkingKeepsToItsBudget) {
   const ExploreSummary summary =
       Search(Fault::kLostUpdate, {.seed_count = 100, .failure_count_max = 1});
@@ -206,6 +276,9 @@ TEST(Explorer, RefusesABudgetOfNothing) {
   EXPECT_THAT(refused({.seed_count = 1, .failure_count_max = 0}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "failures: want 1 or more, got 0"));
+  EXPECT_THAT(
+      refused({.seed_count = 1, .run_limit = absl::ZeroDuration()}),
+      StatusIs(absl::StatusCode::kInvalidArgument, "run limit: want more"));
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ absl::Status KeepTrace(const Experiment& experiment, const ExploreFlags& flags,
       << "  again: muonshard explore --replay " << path << std::endl;
   absl::Status written = write(failed);
   if (!written.ok() || flags.shrink_runs == 0) return written;
-  const RecordedRun shortest =
-      testing::Shrink(experiment, failed, flags.shrink_runs);
+  const RecordedRun shortest = testing::Shrink(
+      experiment, failed, flags.shrink_runs, flags.search.run_limit);
   out << "  shrunk: " << TraceText(shortest) << std::endl;
   return write(shortest);
 }
@@ -87,7 +87,14 @@ int Search(const ExploreFlags& flags, std::ostream& out, std::ostream& errors) {
   return failure_count == 0 ? kHeld : kFailed;
 }
 
-int RunTrace(const std::string& path, std::ostream& out, std::ostream& errors) {
+// Where a run was killed, the text names the limit, which may be another one.
+bool SameResult(const absl::Status& a, const absl::Status& b) {
+  return a == b || (absl::IsDeadlineExceeded(a) && absl::IsDeadlineExceeded(b));
+}
+
+int RunTrace(const ExploreFlags& flags, std::ostream& out,
+             std::ostream& errors) {
+  const std::string& path = flags.replay_path;
   absl::StatusOr<std::string> text = ReadFile("--replay", path);
   if (!text.ok()) return Refuse(text.status(), errors);
   absl::StatusOr<TraceFile> file = testing::TraceFileFromText(*text);
@@ -103,11 +110,12 @@ int RunTrace(const std::string& path, std::ostream& out, std::ostream& errors) {
       testing::NewStepExperiment(*options);
   if (!experiment.ok()) return Refuse(experiment.status(), errors);
   out << "explore: " << file->flags << "\n";
-  const RecordedRun run = testing::Replay(**experiment, file->run);
+  const RecordedRun run =
+      testing::Replay(**experiment, file->run, flags.search.run_limit);
   out << "seed " << run.seed << ", " << TraceText(file->run) << ": "
       << run.result << "\n";
-  const bool same =
-      run.trace_hash == file->run.trace_hash && run.result == file->run.result;
+  const bool same = run.trace_hash == file->run.trace_hash &&
+                    SameResult(run.result, file->run.result);
   out << (same ? "the same run as recorded, choice for choice\n"
                : "another run than recorded: has the program changed since?\n");
   return run.result.ok() ? kHeld : kFailed;
@@ -127,7 +135,7 @@ int ExploreMain(std::span<const absl::string_view> arguments, std::ostream& out,
     return kHeld;
   }
   if (!flags->replay_path.empty()) {
-    return RunTrace(flags->replay_path, out, errors);
+    return RunTrace(*flags, out, errors);
   }
   return Search(*flags, out, errors);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "collectives/data_type.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
@@ -136,6 +137,10 @@ absl::StatusOr<ExploreFlags> ParseExploreFlags(
                    int64_t{1}, kMany, &flags.search.failure_count_max);
   table.AddInteger("shrink-runs", "runs to spend on a shorter trace",
                    int64_t{0}, kMany, &flags.shrink_runs);
+  int64_t run_limit_seconds = absl::ToInt64Seconds(flags.search.run_limit);
+  table.AddInteger("run-limit-seconds",
+                   "of real time, until a run that tells nothing is killed",
+                   int64_t{1}, int64_t{86'400}, &run_limit_seconds);
   table.AddText("traces", "FOLDER", "where traces of such runs go",
                 &flags.traces_folder);
   table.AddText("replay", "FILE", "run the trace in it, and nothing else",
@@ -147,10 +152,13 @@ absl::StatusOr<ExploreFlags> ParseExploreFlags(
   const auto flag_count = std::count_if(
       arguments.begin(), arguments.end(),
       [](auto argument) { return absl::StartsWith(argument, "--"); });
-  if (table.given("replay") && flag_count > 1) {
+  const auto allowed = table.given("run-limit-seconds") ? 2 : 1;
+  if (table.given("replay") && flag_count > allowed) {
     return absl::InvalidArgumentError(
-        "--replay: want no other flag, since the trace says what is run");
+        "--replay: want no other flag but --run-limit-seconds, since the trace "
+        "says what is run");
   }
+  flags.search.run_limit = absl::Seconds(run_limit_seconds);
   choices.CopyTo(flags.experiment.combination);
   return flags;
 }

@@ -23,7 +23,7 @@ struct ExploreFlags {
   int64_t shrink_runs = 300;
   // Where the traces of failing runs go.
   std::string traces_folder = ".";
-  // Replayed instead of a search; empty: none.
+  // Replayed instead of a search, within search.run_limit; empty: none.
   std::string replay_path;
   // Not empty: --help was asked for, and this is the answer.
   std::string help;

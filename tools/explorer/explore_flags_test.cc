@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "collectives/data_type.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
@@ -47,8 +49,9 @@ TEST(ExploreFlags, OfAnExperimentGoThroughTheirText) {
 
 TEST(ExploreFlags, OfASearchAreRead) {
   const std::vector<absl::string_view> arguments = {
-      "--seeds=20",   "--first-seed=7",  "--processes=3",
-      "--failures=2", "--shrink-runs=0", "--traces=there"};
+      "--seeds=20",           "--first-seed=7",  "--processes=3",
+      "--failures=2",         "--shrink-runs=0", "--traces=there",
+      "--run-limit-seconds=7"};
   const auto flags = ParseExploreFlags(arguments);
   ASSERT_THAT(flags, IsOk());
   EXPECT_EQ(flags->search.seed_count, 20);
@@ -57,14 +60,31 @@ TEST(ExploreFlags, OfASearchAreRead) {
   EXPECT_EQ(flags->search.failure_count_max, 2);
   EXPECT_EQ(flags->shrink_runs, 0);
   EXPECT_EQ(flags->traces_folder, "there");
+  EXPECT_EQ(flags->search.run_limit, absl::Seconds(7));
 }
 
-TEST(ExploreFlags, AReplayTakesNoOtherFlag) {
+TEST(ExploreFlags, ALimitOnARunIsAtLeastASecondAndAtMostADay) {
+  for (const absl::string_view seconds : {"0", "-1", "86401", "1.5", "soon"}) {
+    const std::string flag = absl::StrCat("--run-limit-seconds=", seconds);
+    EXPECT_THAT(
+        ParseExploreFlags(std::vector<absl::string_view>{flag}),
+        StatusIs(absl::StatusCode::kInvalidArgument, "--run-limit-seconds"));
+  }
+  const auto standard = ParseExploreFlags({});
+  ASSERT_THAT(standard, IsOk());
+  EXPECT_EQ(standard->search.run_limit, absl::Seconds(60));
+}
+
+TEST(ExploreFlags, AReplayTakesNoOtherFlagButTheLimitOnARun) {
   const auto status = [](std::vector<absl::string_view> arguments) {
     return ParseExploreFlags(arguments).status();
   };
   EXPECT_THAT(status({"--replay=a"}), IsOk());
   EXPECT_THAT(status({"--replay", "a"}), IsOk());
+  EXPECT_THAT(status({"--replay=a", "--run-limit-seconds=9"}), IsOk());
+  EXPECT_THAT(
+      status({"--replay=a", "--run-limit-seconds=9", "--seeds=2"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, "want no other flag"));
   EXPECT_THAT(
       status({"--replay=a", "--seeds=2"}),
       StatusIs(absl::StatusCode::kInvalidArgument, "want no other flag"));
