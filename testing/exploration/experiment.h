@@ -33,6 +33,10 @@ class Experiment {
   // `seed`, which chooses all else that varies from run to run.
   virtual ExploredRun Run(const ExploredSchedule& schedule,
                           uint64_t seed) const = 0;
+
+  // Whether the seed chooses what is run, so that the length of one run says
+  // little about another's. The default says no.
+  virtual bool varies() const { return false; }
 };
 
 }  // namespace muonshard::testing

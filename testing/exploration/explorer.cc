@@ -1,6 +1,7 @@
 #include "testing/exploration/explorer.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "collectives/runtime/sim_trace.h"
@@ -43,6 +45,23 @@ RecordedRun RunOnce(const Experiment& experiment, uint64_t seed,
                           .length = length};
   if (!recorded.result.ok()) recorded.trace = recorder.trace();
   return recorded;
+}
+
+// Runs once under a scheduler, with a length.
+using RunOne = std::function<RecordedRun(SimScheduler&, uint64_t)>;
+
+// The seed's own run. `length` is that of seed 0.
+RecordedRun RunSeed(const Experiment& experiment, uint64_t seed,
+                    uint64_t length, const RunOne& run_one) {
+  if (experiment.varies() && DependsOnLength(seed)) {
+    SimTraceReplay plain{SimTrace()};
+    RecordedRun standard = run_one(plain, length);
+    if (!standard.result.ok()) return standard;
+    length = standard.choice_count;
+  }
+  const std::unique_ptr<SimScheduler> scheduler =
+      NewSeededScheduler(seed, length);
+  return run_one(*scheduler, length);
 }
 
 RecordedRun Told(const std::string& line) {
@@ -84,22 +103,33 @@ std::unique_ptr<SimScheduler> SchedulerOf(const RecordedRun& run) {
   return NewSeededScheduler(run.seed, run.length);
 }
 
-// As the public function; `end` is how the process of the run ended.
-RecordedRun ReplayInChild(const Experiment& experiment, const RecordedRun& run,
-                          absl::Duration run_limit, absl::Status& end) {
-  RecordedRun got = {.seed = run.seed, .length = run.length};
+// What `run` returns, called in a child with a function that tells of each run
+// as it goes on; or else all that it told of the last run. `end` is how the
+// child ended.
+RecordedRun RunInOneChild(const Experiment& experiment, uint64_t seed,
+                          absl::Duration run_limit,
+                          const std::function<RecordedRun(const RunOne&)>& run,
+                          absl::Status& end) {
+  static constexpr char kLength[] = "=";
+  RecordedRun got = {.seed = seed};
   std::vector<std::string> deviations;
   const std::vector<absl::Status> ends = RunInChildren(
       1,
       [&](size_t, const Tell& tell) {
-        const std::unique_ptr<SimScheduler> scheduler = SchedulerOf(run);
-        TellingScheduler telling(*scheduler, tell);
-        tell(ToLine(RunOnce(experiment, run.seed, telling, run.length)));
+        const auto run_one = [&](SimScheduler& scheduler, uint64_t length) {
+          tell(absl::StrCat(kLength, length));
+          TellingScheduler telling(scheduler, tell);
+          return RunOnce(experiment, seed, telling, length);
+        };
+        tell(ToLine(run(run_one)));
       },
       [&](size_t, const std::string& line) {
         absl::string_view word = line;
         if (absl::ConsumePrefix(&word, TellingScheduler::kDeviation)) {
           deviations.emplace_back(word);
+        } else if (absl::ConsumePrefix(&word, kLength)) {
+          deviations.clear();
+          (void)absl::SimpleAtoi(word, &got.length);
         } else {
           got = Told(line);
         }
@@ -111,6 +141,16 @@ RecordedRun ReplayInChild(const Experiment& experiment, const RecordedRun& run,
   got.result = end;
   if (trace.ok()) got.trace = *std::move(trace);
   return got;
+}
+
+RecordedRun ReplayInChild(const Experiment& experiment, const RecordedRun& run,
+                          absl::Duration run_limit, absl::Status& end) {
+  return RunInOneChild(
+      experiment, run.seed, run_limit,
+      [&](const RunOne& run_one) {
+        return run_one(*SchedulerOf(run), run.length);
+      },
+      end);
 }
 
 // One child's share of a round: every `stride`-th seed from `next` on, counted
@@ -192,9 +232,11 @@ class Search {
     for (uint64_t next = share.next; next < share.end; next += stride) {
       tell(kBegun);
       const uint64_t seed = options_.first_seed + next;
-      const std::unique_ptr<SimScheduler> scheduler =
-          NewSeededScheduler(seed, length_);
-      const RecordedRun run = RunOnce(experiment_, seed, *scheduler, length_);
+      const RecordedRun run =
+          RunSeed(experiment_, seed, length_,
+                  [&](SimScheduler& scheduler, uint64_t length) {
+                    return RunOnce(experiment_, seed, scheduler, length);
+                  });
       tell(ToLine(run));
       if (!run.result.ok()) return;
     }
@@ -211,10 +253,14 @@ class Search {
       share.begun = share.next;
       share.next += stride;
     }
-    RecordedRun run =
-        Replay(experiment_,
-               {.seed = options_.first_seed + *share.begun, .length = length_},
-               options_.run_limit);
+    const uint64_t seed = options_.first_seed + *share.begun;
+    absl::Status end_alone;
+    RecordedRun run = RunInOneChild(
+        experiment_, seed, options_.run_limit,
+        [&](const RunOne& run_one) {
+          return RunSeed(experiment_, seed, length_, run_one);
+        },
+        end_alone);
     if (run.result.ok()) {
       run.result = absl::Status(
           end.code(), absl::StrCat(end.message(),

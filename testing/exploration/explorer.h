@@ -46,7 +46,9 @@ struct ExploreSummary {
 // kInvalidArgument for options out of range, kUnavailable if the system gives
 // no process. If the experiment does not hold under the default schedule, from
 // which the length of a run is learnt, that is the summary's one run, with seed
-// 0.
+// 0. Where the experiment varies, a seed whose schedule depends on the length
+// learns its own, from a run under the default schedule before its own one; if
+// that one does not hold, it is the seed's run.
 absl::StatusOr<ExploreSummary> Explore(const Experiment& experiment,
                                        const ExploreOptions& options);
 

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -251,6 +252,77 @@ TEST(Explorer, AnExperimentThatHangsUnderTheDefaultScheduleIsAFailure) {
   EXPECT_EQ(summary->failures[0].seed, 0u);
   EXPECT_EQ(summary->failures[0].result.code(),
             absl::StatusCode::kDeadlineExceeded);
+}
+
+// Makes more choices by one seed than by another, and fails unless all are the
+// default ones.
+class Undisturbed final : public Experiment {
+ public:
+  explicit Undisturbed(bool crashes) : crashes_(crashes) {}
+
+  static uint64_t Length(uint64_t seed) { return 100 * (1 + seed % 7); }
+
+  ExploredRun Run(const ExploredSchedule& schedule,
+                  uint64_t seed) const override {
+    const std::vector<uint64_t> tasks = {0, 1};
+    ExploredRun run;
+    for (; run.choice_count < Length(seed); ++run.choice_count) {
+      const size_t chosen = schedule.scheduler.Choose(
+          {.call = SimCall::kLock, .candidates = tasks, .caller = 0});
+      run.trace_hash = MixBits(run.trace_hash + chosen);
+      if (chosen != 0) run.result = absl::DataLossError("disturbed");
+    }
+    if (!run.result.ok() && crashes_) raise(SIGKILL);
+    return run;
+  }
+  bool varies() const override { return true; }
+
+ private:
+  const bool crashes_;
+};
+
+TEST(Explorer, AnExperimentThatVariesIsDisturbedOverTheWholeLengthOfEachRun) {
+  for (const bool crashes : {false, true}) {
+    const Undisturbed experiment(crashes);
+    const absl::StatusOr<ExploreSummary> summary =
+        Explore(experiment, {.seed_count = 50, .failure_count_max = 50});
+    ASSERT_THAT(summary, IsOk());
+    int of_own_length = 0;
+    for (const RecordedRun& failed : summary->failures) {
+      const bool learnt = DependsOnLength(failed.seed);
+      EXPECT_EQ(failed.length, Undisturbed::Length(learnt ? failed.seed : 0));
+      if (learnt) ++of_own_length;
+      // From its seed alone, and from its trace.
+      for (const auto& trace : {std::optional<SimTrace>(), failed.trace}) {
+        const RecordedRun again = Replay(
+            experiment,
+            {.seed = failed.seed, .length = failed.length, .trace = trace});
+        EXPECT_EQ(again.trace, failed.trace);
+        EXPECT_EQ(again.trace_hash, failed.trace_hash);
+      }
+    }
+    EXPECT_GT(of_own_length, 10);
+  }
+}
+
+TEST(Explorer, AVariedRunThatFailsByDefaultIsTheRunOfItsSeed) {
+  // Does not hold with seed 6, a pct schedule.
+  class Wrong final : public Experiment {
+   public:
+    ExploredRun Run(const ExploredSchedule& schedule,
+                    uint64_t seed) const override {
+      ExploredRun run = Undisturbed(false).Run(schedule, seed);
+      run.result = seed == 6 ? absl::InternalError("wrong") : absl::OkStatus();
+      return run;
+    }
+    bool varies() const override { return true; }
+  };
+  const absl::StatusOr<ExploreSummary> summary =
+      Explore(Wrong(), {.seed_count = 10});
+  ASSERT_THAT(summary, IsOk());
+  ASSERT_THAT(summary->failures, SizeIs(1));
+  EXPECT_EQ(summary->failures[0].seed, 6u);
+  EXPECT_EQ(summary->failures[0].trace, SimTrace());
 }
 
 TEST(Explorer, ShrinkingKeepsToItsBudget) {

@@ -21,8 +21,8 @@ struct RecordedRun {
   absl::Status result;
   uint64_t trace_hash = 0;
   uint64_t choice_count = 0;
-  // About how many choices a run makes, from which the seed's scheduler and the
-  // limit on its choices were made.
+  // About how many choices a run of this seed makes, from which the seed's
+  // scheduler and the limit on its choices were made.
   uint64_t length = 0;
   // None of a run that held: its choices are those of the seed's scheduler.
   std::optional<SimTrace> trace;

@@ -21,6 +21,11 @@ std::string ScheduleKindName(uint64_t seed) {
   return absl::StrCat("pct-", PctDepth(kind));
 }
 
+bool DependsOnLength(uint64_t seed) {
+  const uint64_t kind = seed % kScheduleKinds;
+  return kind != kRandom && kind != kStarving;
+}
+
 std::unique_ptr<SimScheduler> NewSeededScheduler(uint64_t seed,
                                                  uint64_t choice_count) {
   const uint64_t kind = seed % kScheduleKinds;

@@ -18,7 +18,13 @@ inline constexpr uint64_t kScheduleKinds = 5;
 // "random", "pct-2", "pct-3", "pct-4", "starving".
 std::string ScheduleKindName(uint64_t seed);
 
-// `choice_count`: about how many choices a run makes.
+// Whether what a seed does depends on how long the run is: a pct schedule
+// spreads its falls over all of it.
+bool DependsOnLength(uint64_t seed);
+
+// `choice_count`: about how many choices a run of this seed makes. Falls behind
+// the end of a shorter run are lost, and a longer one has all in its first
+// part.
 std::unique_ptr<SimScheduler> NewSeededScheduler(uint64_t seed,
                                                  uint64_t choice_count);
 

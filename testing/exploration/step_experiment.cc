@@ -92,6 +92,8 @@ class VariedExperiment final : public Experiment {
     return RunExpected(*expected, schedule, seed);
   }
 
+  bool varies() const override { return true; }
+
  private:
   absl::StatusOr<Expectation> Draw(uint64_t seed) const {
     SeededRandom random(seed);
