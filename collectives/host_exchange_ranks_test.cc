@@ -79,6 +79,25 @@ TEST_P(HostExchangeRanksTest, AllRanksAreToldOfAnIdThatIsTooLong) {
                                      "rank 2: want a host id")));
 }
 
+TEST_P(HostExchangeRanksTest, AFailureOfEitherGatherIsTheErrorOfAllRanks) {
+  // Operation 0 of a rank is the making of its world.
+  const std::vector<std::string> gathers = {"host id lengths", "host ids"};
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const auto run =
+        RunOnRanks({.runtime = GetParam(),
+                    .size = kRanks,
+                    .plugin_options = absl::StrCat(
+                        R"({"faults": "corrupt rank=1 at=)", 1 + i, R"("})")},
+                   [](RankContext& context) {
+                     return ExchangeHosts(*context.world, "host",
+                                          GuardDeadline(context.runtime))
+                         .status();
+                   });
+    EXPECT_THAT(run.results,
+                Each(StatusIs(absl::StatusCode::kDataLoss, gathers[i])));
+  }
+}
+
 TEST_P(HostExchangeRanksTest, ARankThatDoesNotComeIsADeadlineOnAllThatDid) {
   const auto results = Run([](RankContext& context) -> absl::Status {
     if (context.rank != Rank{3}) {

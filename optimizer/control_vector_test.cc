@@ -201,6 +201,20 @@ TEST(ControlVectorTest, WhatIsNotFiniteSkipsTheStepEvenWhereNoNormCountsIt) {
   EXPECT_EQ(ballot.DecisionOf(0).outcome.non_finite_count, 1);
 }
 
+TEST(ControlVectorTest, EachParameterIsCountedByItself) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kSkip);
+  for (const size_t absent : {0, 1}) {
+    Ballot ballot(plan);
+    for (ControlInput& input : ballot.inputs) input.absent[absent] = true;
+    for (int32_t rank = 0; rank < 4; ++rank) {
+      const std::vector<bool> everywhere =
+          ballot.DecisionOf(rank).absent_everywhere;
+      EXPECT_TRUE(everywhere[absent]);
+      EXPECT_FALSE(everywhere[1 - absent]);
+    }
+  }
+}
+
 TEST(ControlVectorTest, AnExpertIsAbsentOnlyWhereItLives) {
   const Plan plan = TwoParameterPlan(AbsentGradient::kSkip);
   Ballot ballot(plan);

@@ -95,7 +95,7 @@ TEST_P(LoopbackTest, ADeadlineNamesWhoIsMissingAndWhoIsNotReady) {
       results,
       Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                     "1 of 4 ranks arrived; missing ranks 1, 2; the producers "
-                    "have not ended on rank 3")));
+                    "have not ended on rank 3 [rank 1]")));
 }
 
 TEST_P(LoopbackTest, ADeadlineBehindAnotherOperationNamesThatOne) {

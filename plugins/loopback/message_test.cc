@@ -41,7 +41,8 @@ TEST(MessageTest, TheSizeIsOfHeadAndPayload) {
   const Message empty = MakeMessage(3, none);
   const Message full = MakeMessage(3, {std::as_bytes(std::span(words))});
   EXPECT_EQ(empty.sequence, 3u);
-  EXPECT_GT(empty.bytes, 0u);
+  constexpr uint64_t kSequenceBytesAndChecksum = 3 * sizeof(uint64_t);
+  EXPECT_EQ(empty.bytes, kSequenceBytesAndChecksum);
   EXPECT_EQ(full.bytes, empty.bytes + sizeof(words));
 }
 

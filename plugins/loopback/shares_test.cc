@@ -70,6 +70,17 @@ TEST(SharesTest, InPlaceTheOrderOfSharesWithinAPhaseDoesNotMatter) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
+TEST(SharesTest, AMessageGoesFromTheFirstCallToTheSecond) {
+  std::vector<int32_t> sent = {3, 1, 2};
+  std::vector<int32_t> received(3, 0);
+  std::vector<int32_t> none;
+  const std::vector<Call> calls = {I32Call(MUONSHARD_SEND, sent, none),
+                                   I32Call(MUONSHARD_RECV, none, received)};
+  ASSERT_EQ(PhaseCount(MUONSHARD_SEND), 1);
+  RunShare(Pointers(calls), 0, 1, kGoOn);
+  EXPECT_EQ(received, sent);
+}
+
 TEST(SharesTest, AShareThatIsToldToStopLeavesTheRest) {
   std::vector<int32_t> in(3, 7);
   std::vector<int32_t> out(3, 0);

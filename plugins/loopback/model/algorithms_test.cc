@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -109,6 +110,22 @@ TEST(AlgorithmsTest, RingIsNMinus1StepsOfOneSegment) {
   ExpectTime(Alone(network, Ranks(8), AllGather(kEven)), gather);
   ExpectTime(Alone(network, Ranks(8), CallOf(MUONSHARD_ALL_REDUCE, 8 * kCount)),
              scatter + gather);
+}
+
+TEST(AlgorithmsTest, ARingLoadsTheInterfacesOfAllRanksAlike) {
+  const Network network = Make(std::string(kFlat) + "ring");
+  const Links links(network);
+  for (const Call& call : {ReduceScatter(kEven), AllGather(kEven)}) {
+    const std::vector<const Call*> calls(8, &call);
+    std::map<size_t, double> bytes;
+    for (const Stage& stage : StagesOf(links, Ranks(8), calls)) {
+      for (const Load& load : stage.loads) bytes[load.link] += load.bytes;
+    }
+    for (int32_t rank = 0; rank < 8; ++rank) {
+      EXPECT_EQ(bytes[links.PortOf(rank, Links::kNicOut)], kShare);
+      EXPECT_EQ(bytes[links.PortOf(rank, Links::kNicIn)], kShare);
+    }
+  }
 }
 
 TEST(AlgorithmsTest, HalvingIsLogNSteps) {
