@@ -135,6 +135,32 @@ TEST_P(LoopbackTest, AMessageThatWaitsForAnotherGroupIsADeadlock) {
                                      "deadlock: ")));
 }
 
+TEST_P(LoopbackTest, AMessageOfOthersHoldsNobodyUp) {
+  const auto results = Run(4, [](RankContext& context) -> absl::Status {
+    auto second =
+        context.world->Split(0, 0, "second", GuardDeadline(context.runtime));
+    if (!second.ok()) return second.status();
+    float in = 0;
+    if (context.rank == Rank{2}) {
+      // Rank 3 sends nothing.
+      const auto received =
+          (*second)->Recv(MutableBuffer::Of<float>(std::span(&in, 1)), Rank{3});
+      if (!received.ok()) return received.status();
+    }
+    if (absl::Status s = MeetInStore(context, 4, "received"); !s.ok()) return s;
+    absl::Status ended;
+    if (context.rank != Rank{1}) {
+      ended = WaitFor(
+          context, context.world->Barrier({.deadline = context.runtime.Now() +
+                                                       absl::Milliseconds(5)}));
+    }
+    if (absl::Status s = MeetInStore(context, 4, "over"); !s.ok()) return s;
+    return context.rank == Rank{1} ? context.world->Health() : ended;
+  });
+  EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                     "missing rank 1 [rank 1]")));
+}
+
 // The first group of rank 0 has got its latest call from a task that waits for
 // rank 1, which waits for the first group: but another task may call next.
 TEST(LoopbackTasksTest, ARankThatCallsFromTwoTasksIsInNoDeadlock) {

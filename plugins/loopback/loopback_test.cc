@@ -98,6 +98,28 @@ TEST_P(LoopbackTest, ADeadlineNamesWhoIsMissingAndWhoIsNotReady) {
                     "have not ended on rank 3 [rank 1]")));
 }
 
+TEST_P(LoopbackTest, ARankWhoseProducersHaveNotEndedIsToBlame) {
+  const auto results = Run(2, [](RankContext& context) -> absl::Status {
+    Collective& world = *context.world;
+    EventSource never(context.runtime);
+    absl::StatusOr<Work> work;
+    if (context.rank == Rank{1}) {
+      work = world.Barrier({.ready = {never.event()}});
+    }
+    if (absl::Status s = MeetInStore(context, 2, "posted"); !s.ok()) return s;
+    if (context.rank == Rank{0}) {
+      work = world.Barrier(
+          {.deadline = context.runtime.Now() + absl::Milliseconds(5)});
+    }
+    const absl::Status ended = WaitFor(context, work);
+    const absl::Status met = MeetInStore(context, 2, "over");
+    return met.ok() ? ended : met;
+  });
+  EXPECT_THAT(results, Each(StatusIs(
+                           absl::StatusCode::kDeadlineExceeded,
+                           "the producers have not ended on rank 1 [rank 1]")));
+}
+
 TEST_P(LoopbackTest, ADeadlineBehindAnotherOperationNamesThatOne) {
   const auto results = Run(2, [](RankContext& context) -> absl::Status {
     Collective& world = *context.world;
