@@ -67,7 +67,8 @@ bool DuplicatesStandAlike(const BucketClass& bucket_class, const Mesh& mesh,
                           const RankGroups& groups);
 
 // The host of each place, where ranks on one host share a number. If groups
-// differ in this, each place is taken for a host of its own.
+// differ in this, each place is taken for a host of its own. Numbers count from
+// 0.
 std::vector<int32_t> HostsOfPlaces(const RankGroups& groups,
                                    const HostMap& hosts);
 
