@@ -61,13 +61,13 @@ class RandomScheduler final : public SimScheduler {
 class PctScheduler final : public SimScheduler {
  public:
   explicit PctScheduler(const PctOptions& options)
-      : random_(options.seed), lowest_(-options.depth) {
+      : random_(options.seed), depth_(options.depth) {
     const uint64_t choice_count = std::max<uint64_t>(options.choice_count, 1);
     // The order of the levels is not that of the choices: who falls first may
     // fall below or above who falls later.
     for (int32_t level = 1; level < options.depth; ++level) {
-      falls_.push_back({.choice = random_.Next() % choice_count,
-                        .priority = level - options.depth});
+      falls_.push_back(
+          {.choice = random_.Next() % choice_count, .level = level});
     }
     std::sort(falls_.begin(), falls_.end(),
               [](const Fall& a, const Fall& b) { return a.choice > b.choice; });
@@ -76,11 +76,15 @@ class PctScheduler final : public SimScheduler {
   size_t Choose(const SimChoice& choice) override {
     // Who is woken does not run yet.
     if (choice.call == SimCall::kWake) return First(choice);
-    if (MayPoll(choice))
-      priorities_[choice.candidates[choice.caller]] = --lowest_;
+    if (MayPoll(choice)) {
+      // Below the levels of those that have fallen, too: it may wait for them.
+      lowest_ -= depth_;
+      priorities_[choice.candidates[choice.caller]] = lowest_;
+    }
     size_t first = First(choice);
     while (!falls_.empty() && falls_.back().choice <= count_) {
-      priorities_[choice.candidates[first]] = falls_.back().priority;
+      priorities_[choice.candidates[first]] =
+          lowest_ - depth_ + falls_.back().level;
       falls_.pop_back();
       first = First(choice);
     }
@@ -91,7 +95,7 @@ class PctScheduler final : public SimScheduler {
  private:
   struct Fall {
     uint64_t choice;
-    int64_t priority;
+    int32_t level;  // From 1 to depth - 1.
   };
 
   size_t First(const SimChoice& choice) {
@@ -114,7 +118,10 @@ class PctScheduler final : public SimScheduler {
   SplitMix64 random_;
   std::vector<Fall> falls_;  // Descending by choice.
   std::unordered_map<uint64_t, int64_t> priorities_;
-  int64_t lowest_;  // Of those that polled, below all levels.
+  const int64_t depth_;
+  // Of the task that polled last. The levels lie below it, and above the next
+  // one that polls.
+  int64_t lowest_ = 0;
   uint64_t count_ = 0;
 };
 
