@@ -30,8 +30,17 @@ muonshard_comm_config AbiConfig(const PluginCommunicator::Config& config,
   return abi;
 }
 
+// With its number in the world where that is another: groups that one split
+// made have one name, and ranks of the same numbers.
+std::string DescribeRank(const PluginCommunicator::Config& config) {
+  const int32_t rank = ToInt(config.rank);
+  const int32_t program_rank = ToInt(config.program_rank);
+  if (rank == program_rank) return absl::StrCat("rank ", rank);
+  return absl::StrCat("rank ", rank, " (", program_rank, " of the world)");
+}
+
 std::string DescribeGroup(const PluginCommunicator::Config& config) {
-  return absl::StrCat("group \"", config.name, "\", rank ", ToInt(config.rank));
+  return absl::StrCat("group \"", config.name, "\", ", DescribeRank(config));
 }
 
 }  // namespace
@@ -142,7 +151,7 @@ absl::StatusOr<std::shared_ptr<PluginCommunicator>> PluginCommunicator::Split(
 
 void PluginCommunicator::Abort(const absl::Status& reason) {
   const std::string text =
-      absl::StrCat("aborted by rank ", ToInt(config_.rank), ": ",
+      absl::StrCat("aborted by ", DescribeRank(config_), ": ",
                    reason.ok() ? "no reason given" : reason.ToString());
   const muonshard_status why =
       StatusForPlugin(MUONSHARD_E_ABORTED, text, ToInt(config_.rank));

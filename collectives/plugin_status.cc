@@ -41,6 +41,20 @@ bool IsKnownError(muonshard_code code) {
   return code >= MUONSHARD_E_ARGUMENT && code <= MUONSHARD_E_DEADLOCK;
 }
 
+// In place of the middle of a text that is too long.
+constexpr absl::string_view kCut = "...";
+
+// Whether a character of UTF-8 begins with this byte.
+bool BeginsCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+}
+
+// Where the character that has byte `at` of `text` begins.
+size_t CharacterAt(absl::string_view text, size_t at) {
+  while (at > 0 && !BeginsCharacter(text[at])) --at;
+  return at;
+}
+
 }  // namespace
 
 absl::Status StatusFromPlugin(muonshard_code code,
@@ -97,15 +111,18 @@ muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
   muonshard_status status = EmptyPluginStatus();
   status.code = code;
   status.rank = rank;
-  size_t bytes = std::min(text.size(), sizeof(status.text) - 1);
-  // A text that is cut ends before a character of UTF-8, not inside it.
-  if (bytes < text.size()) {
-    while (bytes > 0 &&
-           (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) {
-      --bytes;
-    }
+  constexpr size_t kRoom = sizeof(status.text) - 1;
+  if (text.size() <= kRoom) {
+    std::copy_n(text.data(), text.size(), status.text);
+    return status;
   }
-  std::copy_n(text.data(), bytes, status.text);
+  // An error that went through several groups has its cause at the end.
+  const absl::string_view head = text.substr(0, CharacterAt(text, kRoom / 4));
+  const size_t kept = kRoom - head.size() - kCut.size();
+  size_t at = text.size() - kept;
+  while (at < text.size() && !BeginsCharacter(text[at])) ++at;
+  const std::string cut = absl::StrCat(head, kCut, text.substr(at));
+  std::copy_n(cut.data(), cut.size(), status.text);
   return status;
 }
 

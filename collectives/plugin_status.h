@@ -38,7 +38,8 @@ absl::Status StatusFromPlugin(muonshard_code code,
 // The code that StatusFromPlugin turns into `code`, or MUONSHARD_E_INTERNAL.
 muonshard_code PluginCode(absl::StatusCode code);
 
-// A status for a plugin to read. `rank` is to blame, or -1.
+// A status for a plugin to read. `rank` is to blame, or -1. A text that is too
+// long loses its middle: in the end is what an error was caused by.
 muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
                                  int32_t rank);
 

@@ -14,8 +14,11 @@ namespace {
 
 using ::muonshard::testing::IsOk;
 using ::muonshard::testing::StatusIs;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 absl::Status FromPlugin(muonshard_code code) {
   return StatusFromPlugin(code, EmptyPluginStatus(), "a call", false);
@@ -99,16 +102,36 @@ TEST(PluginStatusTest, ATextThatDoesNotEndIsReadToItsEnd) {
             "a call: " + std::string(sizeof(status.text), 'x'));
 }
 
-TEST(PluginStatusTest, ATextThatIsTooLongIsCutBetweenCharacters) {
-  // The last byte that fits would be the first half of a character.
+TEST(PluginStatusTest, ATextThatIsTooLongKeepsBothEnds) {
   const size_t room = sizeof(muonshard_status{}.text) - 1;
-  const std::string kept(room - 1, 'x');
-  const muonshard_status status =
-      StatusForPlugin(MUONSHARD_E_PEER, kept + "\xC3\xA9", -1);
-  EXPECT_EQ(std::string(status.text), kept);
-  EXPECT_EQ(
-      std::string(StatusForPlugin(MUONSHARD_E_PEER, kept + "yz", -1).text),
-      kept + "y");
+  const auto kept = [](const std::string& text) {
+    return std::string(StatusForPlugin(MUONSHARD_E_PEER, text, -1).text);
+  };
+  const std::string full(room, 'x');
+  EXPECT_EQ(kept(full), full);
+  const std::string cut =
+      kept("what: " + full + ": rank 5 died [rank 5] [rank 1]");
+  EXPECT_EQ(cut.size(), room);
+  EXPECT_THAT(cut, StartsWith("what: xx"));
+  EXPECT_THAT(cut, HasSubstr("x...x"));
+  EXPECT_THAT(cut, EndsWith("xx: rank 5 died [rank 5] [rank 1]"));
+}
+
+TEST(PluginStatusTest, ATextThatIsTooLongIsCutBetweenCharacters) {
+  const size_t room = sizeof(muonshard_status{}.text) - 1;
+  std::string text;
+  while (text.size() <= room) text += "\xC3\xA9";
+  // At least one of two neighbours would be cut inside a character, at each
+  // end.
+  for (const char* begin : {"", "y"}) {
+    for (const char* end : {"", "z"}) {
+      const std::string cut =
+          StatusForPlugin(MUONSHARD_E_PEER, begin + text + end, -1).text;
+      const std::string whole = "(\xC3\xA9)*";
+      EXPECT_THAT(cut, MatchesRegex(begin + whole + "\\.\\.\\." + whole + end));
+      EXPECT_GE(cut.size(), room - 2);
+    }
+  }
 }
 
 TEST(PluginStatusTest, AStatusIsGivenToWhoWantsIt) {

@@ -1,6 +1,5 @@
 #include "plugins/loopback/outcome.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -13,13 +12,15 @@ muonshard_code Report(const Outcome& outcome, muonshard_status* status) {
   status->rank = outcome.rank;
   status->sequence = outcome.sequence;
   constexpr size_t kCapacity = sizeof(status->text) - 1;
-  constexpr char kCut[] = "...";
-  const size_t bytes = std::min(outcome.text.size(), kCapacity);
-  std::memcpy(status->text, outcome.text.data(), bytes);
-  if (outcome.text.size() > kCapacity) {
-    std::memcpy(status->text + kCapacity - (sizeof(kCut) - 1), kCut,
-                sizeof(kCut) - 1);
+  std::string text = outcome.text;
+  if (text.size() > kCapacity) {
+    // An error that went through several groups has its cause at the end.
+    const std::string cut = "...";
+    const size_t head = kCapacity / 4;
+    const size_t lost = text.size() + cut.size() - kCapacity;
+    text.replace(head, lost, cut);
   }
+  std::memcpy(status->text, text.data(), text.size());
   return outcome.code;
 }
 

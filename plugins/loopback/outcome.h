@@ -21,8 +21,8 @@ struct Outcome {
   bool ok() const { return code == MUONSHARD_OK; }
 };
 
-// Fills `status` unless it is null, and returns the code. A text that does not
-// fit ends in "...".
+// Fills `status` unless it is null, and returns the code. Of a text that does
+// not fit "..." takes the place of the middle.
 muonshard_code Report(const Outcome& outcome, muonshard_status* status);
 
 // Runs `function`, which returns an Outcome, and reports it. No exception

@@ -23,14 +23,17 @@ TEST(OutcomeTest, AReportHasAllThatTheOutcomeHas) {
   EXPECT_EQ(Report({.code = MUONSHARD_E_PEER}, nullptr), MUONSHARD_E_PEER);
 }
 
-TEST(OutcomeTest, ATextThatDoesNotFitSaysSo) {
+TEST(OutcomeTest, ATextThatDoesNotFitLosesItsMiddle) {
   muonshard_status status;
   const std::string full(sizeof(status.text) - 1, 'x');
   Report({.text = full}, &status);
   EXPECT_EQ(status.text, full);
-  Report({.text = full + "y"}, &status);
-  EXPECT_EQ(std::strlen(status.text), full.size());
-  EXPECT_EQ(std::string(status.text).substr(full.size() - 4), "x...");
+  Report({.text = "what: " + full + ": rank 5 died"}, &status);
+  const std::string cut = status.text;
+  EXPECT_EQ(cut.size(), full.size());
+  EXPECT_EQ(cut.substr(0, 8), "what: xx");
+  EXPECT_NE(cut.find("x...x"), std::string::npos);
+  EXPECT_EQ(cut.substr(cut.size() - 15), "xx: rank 5 died");
 }
 
 TEST(OutcomeTest, MemoryThatRunsOutIsAnError) {

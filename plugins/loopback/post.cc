@@ -33,7 +33,7 @@ void ProducerEnded(void* argument, muonshard_code code,
         {.code = code,
          .text = "a producer of " +
                  Describe(work.call, work.sequence, group.name()) +
-                 " failed on rank " + std::to_string(rank) + ": " +
+                 " failed on " + group.Names({rank}) + ": " +
                  (text == nullptr ? "" : text),
          .rank = rank,
          .sequence = work.sequence});
