@@ -7,10 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "collectives/plugin.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/work.h"
@@ -93,15 +90,7 @@ ParameterBytes BytesOf(const ParameterState& state) {
 // How many operations of `rank` there have been; 0 if the plugin does not tell.
 int64_t OperationCount(const Plugin& plugin, Rank rank) {
   const absl::StatusOr<std::string> report = plugin.Report();
-  if (!report.ok()) return 0;
-  const std::string name =
-      absl::StrCat("operations of rank ", ToInt(rank), ": ");
-  for (const absl::string_view line : absl::StrSplit(*report, '\n')) {
-    int64_t count = 0;
-    if (!absl::StartsWith(line, name)) continue;
-    if (absl::SimpleAtoi(line.substr(name.size()), &count)) return count;
-  }
-  return 0;
+  return report.ok() ? OperationCountIn(*report, rank) : 0;
 }
 
 // One rank's part of a run.
@@ -225,6 +214,7 @@ class RankProgram {
 
   absl::Status Recover(const absl::Status& error, GradScaler& scaler) {
     absl::Status cause = error;
+    run_.failures[r_].push_back(error);
     for (int32_t attempt = 0; attempt < kRecoveryAttempts; ++attempt) {
       // The others may not have seen it yet.
       context_.world->Abort(cause);
@@ -242,6 +232,7 @@ class RankProgram {
           ShardedOptimizer::Resync(*optimizer_, *context_.world);
       if (!resynced.ok()) {
         cause = resynced.status();
+        run_.failures[r_].push_back(cause);
         continue;
       }
       optimizer_ = std::move(resynced->optimizer);
@@ -348,6 +339,7 @@ ShardedRun RunSharded(const ShardedCase& sharded, const RuntimeCase& runtime,
   run.step_results.resize(size);
   run.states.resize(size);
   run.recoveries.resize(size);
+  run.failures.resize(size);
   run.operations.resize(size);
   run.statistics.resize(size);
   run.scalers.resize(size);

@@ -14,18 +14,12 @@
 #include "collectives/collective.h"
 #include "optimizer/grad_scaler.h"
 #include "optimizer/sharded_optimizer.h"
+#include "testing/operation_count.h"
 #include "testing/rank_harness.h"
 #include "testing/sharded_case.h"
 #include "topology/rank.h"
 
 namespace muonshard::testing {
-
-// Operations of one rank, as loopback counts them: those of all steps, without
-// what made the groups.
-struct OperationRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
 
 struct ShardedRun {
   std::vector<absl::Status> results;  // In rank order.
@@ -41,8 +35,11 @@ struct ShardedRun {
   std::vector<std::vector<absl::Status>> step_results;
   // [rank][parameter]: the number of steps and all that State shows.
   std::vector<std::vector<ParameterBytes>> states;
-  std::vector<int32_t> recoveries;              // By rank.
-  std::vector<OperationRange> operations;       // By rank.
+  std::vector<int32_t> recoveries;  // By rank.
+  // [rank]: what a rank recovered from, steps and attempts to resync.
+  std::vector<std::vector<absl::Status>> failures;
+  // By rank: those of all steps, without what made the groups.
+  std::vector<OperationRange> operations;
   std::vector<OptimizerStatistics> statistics;  // By rank.
   std::vector<GradScalerState> scalers;         // By rank.
   std::string plugin_report;

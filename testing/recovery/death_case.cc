@@ -10,14 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "optimizer/options.h"
 #include "testing/combination/combination.h"
 #include "testing/combination/combination_mesh.h"
+#include "testing/operation_count.h"
 #include "testing/rank_harness.h"
 #include "testing/recovery/recovered_run.h"
 #include "testing/run_difference.h"
@@ -46,20 +44,6 @@ ShardedCase EverythingAtOnce() {
   return sharded;
 }
 
-// How many operations `rank` has in a run without faults.
-int64_t OperationCount(const ShardedRun& run, int32_t rank) {
-  const std::string name = absl::StrCat("operations of rank ", rank, ": ");
-  for (absl::string_view line : absl::StrSplit(run.plugin_report, '\n')) {
-    int64_t count = 0;
-    if (absl::ConsumePrefix(&line, name) && absl::SimpleAtoi(line, &count)) {
-      return count;
-    }
-  }
-  ADD_FAILURE() << "no count of operations in the report:\n"
-                << run.plugin_report;
-  return 0;
-}
-
 class Deaths {
  public:
   explicit Deaths(int32_t rank) : rank_(rank) {}
@@ -70,7 +54,7 @@ class Deaths {
     undisturbed_ = *std::move(unsharded);
     const ShardedRun sharded =
         RunSharded(sharded_, {.kind = RuntimeCase::Kind::kSim, .seed = 1});
-    operation_count_ = OperationCount(sharded, rank_);
+    operation_count_ = OperationCountIn(sharded.plugin_report, Rank(rank_));
     return CheckSameRun(sharded_, sharded, undisturbed_);
   }
 
