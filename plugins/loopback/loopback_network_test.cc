@@ -128,6 +128,19 @@ TEST_P(NetworkTest, NothingIsPromisedOfResults) {
   EXPECT_THAT(run.results, Each(IsOk()));
 }
 
+TEST_P(NetworkTest, ARankAloneWaitsForNoNetwork) {
+  const RankRun run =
+      RunOn("hosts=1 lanes=1 alpha_ns=1500 lane_alpha_ns=600", 1,
+            [](RankContext& context) -> absl::Status {
+              const Trap buffer(kCount);
+              return WaitFor(context, context.world->AllReduce(
+                                          buffer.In(kCount), buffer.Out(kCount),
+                                          Reduction::Sum()));
+            });
+  EXPECT_THAT(run.results, Each(IsOk()));
+  EXPECT_EQ(run.simulated, absl::ZeroDuration());
+}
+
 absl::StatusOr<std::unique_ptr<Plugin>> OpenOn(RankContext& context,
                                                const std::string& network) {
   return Plugin::Open(
