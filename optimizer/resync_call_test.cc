@@ -49,7 +49,7 @@ using ::testing::Each;
 
 using Groups = std::vector<std::unique_ptr<Collective>>;
 
-// One rank between the first of three steps and the others.
+// One rank in a run of three steps.
 class Caller {
  public:
   Caller(const ShardedCase& sharded, RankContext& context)
@@ -63,14 +63,16 @@ class Caller {
 
   absl::Status Step(int64_t step) {
     absl::Status s = TakeStep(sharded_, world(), step, optimizer());
-    return s.ok() ? optimizer().Synchronize() : s;
+    if (s.ok()) s = optimizer().Synchronize();
+    if (s.ok()) taken_ = step;
+    return s;
   }
 
   absl::Status Begin() {
     absl::StatusOr<OptimizerRig> rig = MakeRig(sharded_, *context_.world);
     if (!rig.ok()) return rig.status();
     rig_ = *std::move(rig);
-    return Step(1);
+    return absl::OkStatus();
   }
 
   // Makes a group and enters it as `rank` of so many.
@@ -86,13 +88,13 @@ class Caller {
   }
   absl::Status Enter(const std::string& name) { return Enter(name, rank(), 3); }
 
-  // Goes on in the group that was entered last, behind the first step. What it
+  // Goes on in the group that was entered last, behind its last step. What it
   // went on from stays.
   absl::Status Resync() {
     absl::StatusOr<ShardedOptimizer::Resynced> resynced =
         ShardedOptimizer::Resync(optimizer(), world());
     if (!resynced.ok()) return resynced.status();
-    EXPECT_EQ(resynced->last.step, 1);
+    EXPECT_EQ(resynced->last.step, taken_);
     handed_over_.push_back(
         std::exchange(rig_.optimizer, std::move(resynced->optimizer)));
     return absl::OkStatus();
@@ -104,8 +106,7 @@ class Caller {
   absl::StatusOr<std::vector<ParameterBytes>> End() {
     absl::Status s = Enter("last");
     if (s.ok()) s = Resync();
-    if (s.ok()) s = Step(2);
-    if (s.ok()) s = Step(3);
+    while (s.ok() && taken_ < 3) s = Step(taken_ + 1);
     if (s.ok()) s = MeetAll(world());
     if (!s.ok()) return s;
     return rig_.parameters;
@@ -117,14 +118,16 @@ class Caller {
   Groups groups_;
   std::vector<std::unique_ptr<ShardedOptimizer>> handed_over_;
   OptimizerRig rig_;
+  int64_t taken_ = 0;
 };
 
 class ResyncCallTest : public ::testing::TestWithParam<RuntimeCase> {
  protected:
-  // Runs `calls` on each rank behind step 1; then all resync, and end as if
-  // nothing had been.
+  // Runs `calls` on each rank, behind step 1 if it takes one; then all resync,
+  // and end as if nothing had been.
   void Run(const ShardedCase& sharded,
-           const std::function<absl::Status(Caller&)>& calls) {
+           const std::function<absl::Status(Caller&)>& calls,
+           bool takes_a_step = true) {
     const auto want = RunUnsharded(sharded);
     ASSERT_THAT(want, IsOk());
     std::vector<std::vector<ParameterBytes>> parameters(3);
@@ -133,6 +136,7 @@ class ResyncCallTest : public ::testing::TestWithParam<RuntimeCase> {
                    [&](RankContext& context) -> absl::Status {
                      Caller caller(sharded, context);
                      absl::Status s = caller.Begin();
+                     if (s.ok() && takes_a_step) s = caller.Step(1);
                      if (s.ok()) s = calls(caller);
                      if (!s.ok()) return s;
                      auto ended = caller.End();
@@ -209,6 +213,14 @@ TEST_P(ResyncCallTest, MayComeWithoutAFailureAndAgain) {
     if (s.ok()) s = caller.Resync();
     return s;
   });
+}
+
+TEST_P(ResyncCallTest, MayComeBeforeTheFirstStep) {
+  const auto calls = [](Caller& caller) -> absl::Status {
+    absl::Status s = caller.Enter("first");
+    return s.ok() ? caller.Resync() : s;
+  };
+  Run(ThreeSteps(), calls, /*takes_a_step=*/false);
 }
 
 // Of a step that one rank has not begun, one has half checked in and one has
