@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/sim_scheduler.h"
+#include "optimizer/parameter_spec.h"
 #include "optimizer/plan.h"
 #include "testing/combination/combination_mesh.h"
+#include "testing/exploration/fault_experiment.h"
 #include "testing/rank_harness.h"
 #include "testing/run_difference.h"
 #include "testing/seeded_random.h"
@@ -128,10 +130,26 @@ class VariedExperiment final : public Experiment {
   const std::vector<Combination> combinations_ = AllCombinations();
 };
 
+absl::Status CheckFaults(const StepExperimentOptions& options) {
+  if (options.faults.empty()) return absl::OkStatus();
+  if (options.vary) {
+    return absl::InvalidArgumentError(
+        "faults: want one case, whose operations can be counted, got a case "
+        "that varies");
+  }
+  if (options.combination.absent == AbsentGradient::kError) {
+    return absl::InvalidArgumentError(
+        "faults: want a case that holds without them, got one in which an "
+        "absent gradient is an error");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
     const StepExperimentOptions& options) {
+  if (absl::Status s = CheckFaults(options); !s.ok()) return s;
   if (options.vary) return std::make_unique<VariedExperiment>();
   absl::StatusOr<Mesh> mesh = Mesh::Parse(options.mesh);
   if (!mesh.ok()) return mesh.status();
@@ -154,6 +172,10 @@ absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
   absl::StatusOr<UnshardedRun> unsharded = RunUnsharded(expected.sharded);
   if (!unsharded.ok()) return unsharded.status();
   expected.unsharded = *std::move(unsharded);
+  if (!options.faults.empty()) {
+    return NewFaultExperiment(expected.sharded, expected.unsharded,
+                              options.faults);
+  }
   return std::make_unique<StepExperiment>(std::move(expected));
 }
 

@@ -26,9 +26,13 @@ struct StepExperimentOptions {
                              .micro_batches = 2,
                              .gather = GatherMode::kLazy,
                              .release_gradients = true};
+  // Not empty: what fault_experiment.h takes. Without `vary`, and without a
+  // step that fails by itself.
+  std::string faults = "";
 };
 
-// kInvalidArgument for a mesh that is none, or what the optimizer refuses.
+// kInvalidArgument for a mesh that is none, or what the optimizer refuses, and
+// for faults as fault_experiment.h says.
 absl::StatusOr<std::unique_ptr<Experiment>> NewStepExperiment(
     const StepExperimentOptions& options);
 

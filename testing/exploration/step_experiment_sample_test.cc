@@ -18,9 +18,12 @@ namespace muonshard::testing {
 namespace {
 
 TEST(StepExperimentSampleTest, StepsHoldUnderSomeSchedulesOfEachKind) {
-  for (const bool vary : {false, true}) {
+  const StepExperimentOptions varied = {.vary = true};
+  const StepExperimentOptions with_faults = {.faults = "draw"};
+  for (const StepExperimentOptions& options :
+       {StepExperimentOptions(), varied, with_faults}) {
     absl::StatusOr<std::unique_ptr<Experiment>> experiment =
-        NewStepExperiment({.vary = vary});
+        NewStepExperiment(options);
     ASSERT_THAT(experiment, IsOk());
     // Not in child processes, whose leaks nobody would look for.
     for (uint64_t seed = 1; seed <= kScheduleKinds; ++seed) {

@@ -67,7 +67,8 @@ class Deaths {
         absl::StrCat("die rank=", rank_, " ", when, "=", operation);
     SCOPED_TRACE(fault);
     const RecoveredRun run = RunAndRecover(
-        sharded_, {.kind = RuntimeCase::Kind::kSim, .seed = ++seed_}, fault);
+        sharded_, {.kind = RuntimeCase::Kind::kSim, .seed = ++seed_},
+        {.faults = fault});
     ExpectTold(run.disturbed);
     const std::string& report = run.disturbed.plugin_report;
     EXPECT_THAT(report, HasSubstr(absl::StrCat("\"", fault, "\": reached")));

@@ -36,7 +36,7 @@ void PrependSteps(const ShardedRun& before, int64_t step, ShardedRun& run) {
 
 RecoveredRun RunAndRecover(const ShardedCase& sharded,
                            const RuntimeCase& runtime,
-                           const std::string& faults) {
+                           const Disturbance& disturbance) {
   RecoveredRun recovered;
   Copies copies(static_cast<size_t>(Mesh::Parse(sharded.mesh)->size()));
   const auto keep = [&](Rank rank, int64_t step,
@@ -49,15 +49,17 @@ RecoveredRun RunAndRecover(const ShardedCase& sharded,
     copies[static_cast<size_t>(ToInt(rank))].push_back(*std::move(copy));
     return absl::OkStatus();
   };
-  recovered.disturbed =
-      RunSharded(sharded, runtime,
-                 {.plugin_options = absl::StrCat(
-                      "{\"checks\": 1, \"faults\": \"", faults, "\"}"),
-                  .after_step = keep});
+  recovered.disturbed = RunSharded(
+      sharded, runtime,
+      {.plugin_options = absl::StrCat(
+           "{\"checks\": 1, \"small_bytes\": ", disturbance.small_bytes,
+           ", \"faults\": \"", disturbance.faults, "\"}"),
+       .after_step = keep});
   if (!AnyFailed(recovered.disturbed)) {
     recovered.whole = recovered.disturbed;
     return recovered;
   }
+  recovered.continued = true;
   size_t whole_steps = copies[0].size();
   for (const auto& of_rank : copies) {
     whole_steps = std::min(whole_steps, of_rank.size());

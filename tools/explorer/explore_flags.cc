@@ -11,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "collectives/data_type.h"
 #include "optimizer/options.h"
@@ -108,11 +107,39 @@ void AddExperimentFlags(StepExperimentOptions& options, Choices& choices,
                   &combination.release_gradients);
   table.AddChoice("absent", "what it means that a gradient does not come",
                   Names(kAbsents), &choices.absent);
+  table.AddText("faults", "PLAN",
+                "of the plugin loopback, or \"draw\": one for each seed",
+                &options.faults);
 }
 
 // What `flag` is set to when the text after it is `value`.
 std::string Flag(absl::string_view flag, absl::string_view value) {
   return absl::StrCat("--", flag, "=", value);
+}
+
+// As a shell takes it. What is not refused has no quotes.
+std::string Quoted(const std::string& text) {
+  if (!absl::StrContains(text, ' ')) return text;
+  return absl::StrCat("'", text, "'");
+}
+
+// Words with blanks between; a quoted part of a word may hold blanks.
+std::vector<std::string> Words(absl::string_view text) {
+  std::vector<std::string> words;
+  bool quoted = false;
+  bool inside = false;
+  for (const char c : text) {
+    if (c == '\'') {
+      quoted = !quoted;
+    } else if (c == ' ' && !quoted) {
+      inside = false;
+    } else {
+      if (!inside) words.emplace_back();
+      inside = true;
+      words.back().push_back(c);
+    }
+  }
+  return words;
 }
 
 const char* OnOff(bool value) { return value ? "on" : "off"; }
@@ -180,7 +207,10 @@ std::string ExperimentFlags(const StepExperimentOptions& options) {
       Flag("precision", name(kPrecisions, choices.precision)), " ",
       Flag("gather", name(kGathers, choices.gather)), " ",
       Flag("release-gradients", OnOff(combination.release_gradients)), " ",
-      Flag("absent", name(kAbsents, choices.absent)));
+      Flag("absent", name(kAbsents, choices.absent)),
+      options.faults.empty()
+          ? ""
+          : absl::StrCat(" ", Flag("faults", Quoted(options.faults))));
 }
 
 absl::StatusOr<StepExperimentOptions> ParseExperimentFlags(
@@ -189,8 +219,8 @@ absl::StatusOr<StepExperimentOptions> ParseExperimentFlags(
   Choices choices(options.combination);
   FlagTable table;
   AddExperimentFlags(options, choices, table);
-  const std::vector<absl::string_view> arguments =
-      absl::StrSplit(text, ' ', absl::SkipEmpty());
+  const std::vector<std::string> words = Words(text);
+  const std::vector<absl::string_view> arguments(words.begin(), words.end());
   if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
   choices.CopyTo(options.combination);
   return options;

@@ -47,6 +47,18 @@ TEST(ExploreFlags, OfAnExperimentGoThroughTheirText) {
             "--gather=lazy --release-gradients=on --absent=skip");
 }
 
+TEST(ExploreFlags, FaultsGoThroughTheirText) {
+  for (const char* faults :
+       {"draw", "late rank=1 at=4 ns=5; die rank=3 before=17"}) {
+    StepExperimentOptions options;
+    options.faults = faults;
+    const auto got = ParseExperimentFlags(ExperimentFlags(options));
+    ASSERT_THAT(got, IsOk());
+    EXPECT_EQ(got->faults, faults);
+    EXPECT_EQ(ExperimentFlags(*got), ExperimentFlags(options));
+  }
+}
+
 TEST(ExploreFlags, OfASearchAreRead) {
   const std::vector<absl::string_view> arguments = {
       "--seeds=20",           "--first-seed=7",  "--processes=3",
