@@ -64,9 +64,10 @@ absl::Status KeepTrace(const Experiment& experiment, const ExploreFlags& flags,
   return write(shortest);
 }
 
-int Search(const ExploreFlags& flags, std::ostream& out, std::ostream& errors) {
+int Search(const ExperimentFactory& new_experiment, const ExploreFlags& flags,
+           std::ostream& out, std::ostream& errors) {
   absl::StatusOr<std::unique_ptr<Experiment>> experiment =
-      testing::NewStepExperiment(flags.experiment);
+      new_experiment(flags.experiment);
   if (!experiment.ok()) return Refuse(experiment.status(), errors);
   out << "explore: " << ExperimentFlags(flags.experiment) << "\n";
   absl::StatusOr<ExploreSummary> summary =
@@ -92,8 +93,8 @@ bool SameResult(const absl::Status& a, const absl::Status& b) {
   return a == b || (absl::IsDeadlineExceeded(a) && absl::IsDeadlineExceeded(b));
 }
 
-int RunTrace(const ExploreFlags& flags, std::ostream& out,
-             std::ostream& errors) {
+int RunTrace(const ExperimentFactory& new_experiment, const ExploreFlags& flags,
+             std::ostream& out, std::ostream& errors) {
   const std::string& path = flags.replay_path;
   absl::StatusOr<std::string> text = ReadFile("--replay", path);
   if (!text.ok()) return Refuse(text.status(), errors);
@@ -107,7 +108,7 @@ int RunTrace(const ExploreFlags& flags, std::ostream& out,
       ParseExperimentFlags(file->flags);
   if (!options.ok()) return Refuse(options.status(), errors);
   absl::StatusOr<std::unique_ptr<Experiment>> experiment =
-      testing::NewStepExperiment(*options);
+      new_experiment(*options);
   if (!experiment.ok()) return Refuse(experiment.status(), errors);
   out << "explore: " << file->flags << "\n";
   const RecordedRun run =
@@ -125,6 +126,12 @@ int RunTrace(const ExploreFlags& flags, std::ostream& out,
 
 int ExploreMain(std::span<const absl::string_view> arguments, std::ostream& out,
                 std::ostream& errors) {
+  return ExploreWith(&testing::NewStepExperiment, arguments, out, errors);
+}
+
+int ExploreWith(const ExperimentFactory& new_experiment,
+                std::span<const absl::string_view> arguments, std::ostream& out,
+                std::ostream& errors) {
   absl::StatusOr<ExploreFlags> flags = ParseExploreFlags(arguments);
   if (!flags.ok()) return Refuse(flags.status(), errors);
   if (!flags->help.empty()) {
@@ -135,9 +142,9 @@ int ExploreMain(std::span<const absl::string_view> arguments, std::ostream& out,
     return kHeld;
   }
   if (!flags->replay_path.empty()) {
-    return RunTrace(*flags, out, errors);
+    return RunTrace(new_experiment, *flags, out, errors);
   }
-  return Search(*flags, out, errors);
+  return Search(new_experiment, *flags, out, errors);
 }
 
 }  // namespace muonshard

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,13 +14,17 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "collectives/runtime/sim_scheduler.h"
+#include "testing/exploration/experiment.h"
 #include "testing/exploration/recorded_run.h"
+#include "testing/exploration/step_experiment.h"
 
 namespace muonshard {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Ended {
@@ -42,6 +49,8 @@ std::string WriteTemporary(const std::string& name, const std::string& text) {
 constexpr char kSmall[] =
     "--mesh=data=2,tp=1 --lanes-per-node=2 --hierarchical=off";
 
+constexpr char kSmallMesh[] = "--mesh=data=2,tp=1";
+
 // A trace without deviations, recorded by nobody.
 testing::TraceFile InventedTrace() {
   testing::TraceFile file;
@@ -50,6 +59,123 @@ testing::TraceFile InventedTrace() {
   file.run.result = absl::DataLossError("what was wrong");
   file.run.trace = SimTrace();
   return file;
+}
+
+// Makes some choices, and fails, or goes on without an end, where one of the
+// first half was not the default one.
+class Fragile final : public testing::Experiment {
+ public:
+  explicit Fragile(bool hangs) : hangs_(hangs) {}
+
+  testing::ExploredRun Run(const testing::ExploredSchedule& schedule,
+                           uint64_t) const override {
+    const std::vector<uint64_t> tasks = {0, 1};
+    testing::ExploredRun run;
+    for (; run.choice_count < 100; ++run.choice_count) {
+      const size_t chosen = schedule.scheduler.Choose(
+          {.call = SimCall::kLock, .candidates = tasks, .caller = 0});
+      run.trace_hash = MixBits(run.trace_hash + chosen);
+      if (run.choice_count >= 50 || chosen == 0) continue;
+      run.result = absl::DataLossError("broken");
+      for (volatile bool spins = hangs_; spins;) continue;
+    }
+    return run;
+  }
+
+ private:
+  const bool hangs_;
+};
+
+Ended ExploredFragile(bool hangs,
+                      const std::vector<absl::string_view>& arguments) {
+  std::ostringstream out;
+  std::ostringstream errors;
+  const int code = ExploreWith(
+      [&](const testing::StepExperimentOptions&) {
+        return std::make_unique<Fragile>(hangs);
+      },
+      arguments, out, errors);
+  return {code, out.str(), errors.str()};
+}
+
+// Of the trace that the output names; empty if it names none.
+std::string TracePath(const std::string& out) {
+  const std::string again = "again: muonshard explore --replay ";
+  const size_t at = out.find(again);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + again.size();
+  return out.substr(begin, out.find('\n', begin) - begin);
+}
+
+TEST(ExploreCommand, AFailingSeedIsShownKeptShrunkAndReplayed) {
+  const std::string traces = absl::StrCat("--traces=", ::testing::TempDir());
+  const Ended ended = ExploredFragile(
+      false, {kSmallMesh, "--seeds=20", "--processes=1", traces});
+  EXPECT_EQ(ended.code, 1) << ended.errors;
+  EXPECT_THAT(ended.out,
+              AllOf(HasSubstr("failed: DATA_LOSS: broken\n"),
+                    HasSubstr(" deviations in 100 choices\n"),
+                    HasSubstr("shrunk: 1 deviations in 100 choices\n"),
+                    HasSubstr("1 failed\n"), HasSubstr("hash of all traces")));
+  EXPECT_EQ(ended.errors, "");
+
+  const std::string path = TracePath(ended.out);
+  EXPECT_THAT(path, StartsWith(::testing::TempDir()));
+  for (int time = 0; time < 2; ++time) {
+    const Ended again = ExploredFragile(false, {"--replay", path});
+    EXPECT_EQ(again.code, 1) << again.errors;
+    EXPECT_THAT(again.out, AllOf(HasSubstr(kSmallMesh),
+                                 HasSubstr("1 deviations in 100 choices: "
+                                           "DATA_LOSS: broken\n"),
+                                 HasSubstr("the same run as recorded")));
+  }
+}
+
+TEST(ExploreCommand, AFailingSeedIsNotShrunkWithoutABudget) {
+  const std::string traces = absl::StrCat("--traces=", ::testing::TempDir());
+  const Ended ended =
+      ExploredFragile(false, {"--seeds=20", "--shrink-runs=0", traces});
+  EXPECT_EQ(ended.code, 1) << ended.errors;
+  EXPECT_THAT(ended.out, Not(HasSubstr("shrunk")));
+  const Ended again =
+      ExploredFragile(false, {"--replay", TracePath(ended.out)});
+  EXPECT_EQ(again.code, 1) << again.errors;
+  EXPECT_THAT(again.out, HasSubstr("the same run as recorded"));
+}
+
+TEST(ExploreCommand, ASeedThatHangsIsKilledAndItsReplayToo) {
+  const std::string traces = absl::StrCat("--traces=", ::testing::TempDir());
+  const Ended ended =
+      ExploredFragile(true, {"--seeds=20", "--shrink-runs=0", "--processes=1",
+                             "--run-limit-seconds=1", traces});
+  EXPECT_EQ(ended.code, 1) << ended.errors;
+  EXPECT_THAT(ended.out, HasSubstr("failed: DEADLINE_EXCEEDED: "));
+  // The text names another limit.
+  const Ended again = ExploredFragile(
+      true, {"--replay", TracePath(ended.out), "--run-limit-seconds=2"});
+  EXPECT_EQ(again.code, 1) << again.errors;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("did not end for 2s"),
+                               HasSubstr("the same run as recorded")));
+}
+
+TEST(ExploreCommand, ATraceThatCannotBeWrittenIsAnError) {
+  const Ended ended =
+      ExploredFragile(false, {"--seeds=20", "--traces=/nowhere/at/all"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.out, HasSubstr("failed: DATA_LOSS: broken"));
+  EXPECT_THAT(ended.errors,
+              AllOf(StartsWith("explore: "), HasSubstr("--traces"),
+                    HasSubstr("/nowhere/at/all/muonshard-trace-")));
+}
+
+TEST(ExploreCommand, FaultsThatCannotHappenAreErrorsOfUse) {
+  const Ended ended =
+      Explored({kSmallMesh, "--lanes-per-node=2", "--hierarchical=off",
+                "--faults=die rank=2 "
+                "before=1"});
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_EQ(ended.out, "");
+  EXPECT_THAT(ended.errors, HasSubstr("want a rank in [0, 2), got 2"));
 }
 
 TEST(ExploreCommand, RunsSeedsAndSumsUp) {
