@@ -9,26 +9,23 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/runtime/split_mix64.h"
+
 namespace muonshard::testing {
 
-// SplitMix64.
 class SeededRandom {
  public:
-  explicit SeededRandom(uint64_t seed) : state_(seed) {}
+  explicit SeededRandom(uint64_t seed) : generator_(seed) {}
 
   // Goes to another stream for each sequence of values.
-  void Mix(uint64_t value) { state_ = Next() ^ (value * 0xd1342543de82ef95u); }
-
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15u;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+  void Mix(uint64_t value) {
+    generator_ = SplitMix64(Next() ^ (value * 0xd1342543de82ef95u));
   }
 
+  uint64_t Next() { return generator_.Next(); }
+
   // In [0, limit).
-  uint64_t Below(uint64_t limit) { return Next() % limit; }
+  uint64_t Below(uint64_t limit) { return generator_.Below(limit); }
 
   // In [low, high), a multiple of (high - low) / 2^24.
   float Between(float low, float high) {
@@ -51,7 +48,7 @@ class SeededRandom {
   }
 
  private:
-  uint64_t state_;
+  SplitMix64 generator_;
 };
 
 }  // namespace muonshard::testing

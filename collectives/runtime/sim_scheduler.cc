@@ -7,22 +7,6 @@
 namespace muonshard {
 namespace {
 
-// Splitmix64, and not a generator of <random>, whose distributions differ from
-// one standard library to the next.
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t seed) : state_(seed) {}
-
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15;
-    return MixBits(state_);
-  }
-  size_t NextBelow(size_t end) { return static_cast<size_t>(Next() % end); }
-
- private:
-  uint64_t state_;
-};
-
 bool CallerMayGoOn(const SimChoice& choice) {
   return choice.caller < choice.candidates.size();
 }
@@ -44,7 +28,7 @@ class RandomScheduler final : public SimScheduler {
     const bool may_stay =
         CallerMayGoOn(choice) && choice.call != SimCall::kYield;
     if (may_stay && Stays()) return choice.caller;
-    return random_.NextBelow(choice.candidates.size());
+    return random_.Below(choice.candidates.size());
   }
 
  private:
@@ -136,14 +120,14 @@ class StarvingScheduler final : public SimScheduler {
   size_t Choose(const SimChoice& choice) override {
     ++count_;
     if (MayPoll(choice)) {
-      return random_.NextBelow(choice.candidates.size());
+      return random_.Below(choice.candidates.size());
     }
     fed_.clear();
     for (size_t i = 0; i < choice.candidates.size(); ++i) {
       if (!Starves(choice.candidates[i])) fed_.push_back(i);
     }
-    if (fed_.empty()) return random_.NextBelow(choice.candidates.size());
-    return fed_[random_.NextBelow(fed_.size())];
+    if (fed_.empty()) return random_.Below(choice.candidates.size());
+    return fed_[random_.Below(fed_.size())];
   }
 
  private:
@@ -161,12 +145,6 @@ class StarvingScheduler final : public SimScheduler {
 };
 
 }  // namespace
-
-uint64_t MixBits(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 size_t DefaultChoice(const SimChoice& choice) {
   if (!CallerMayGoOn(choice)) return 0;

@@ -15,6 +15,8 @@
 #include <memory>
 #include <span>
 
+#include "collectives/runtime/split_mix64.h"
+
 namespace muonshard {
 
 // The call of the runtime at which a choice is due. The values enter the trace
@@ -79,10 +81,6 @@ std::unique_ptr<SimScheduler> NewPctScheduler(const PctOptions& options);
 // when no other can, for the whole run or for stretches of it. The work that
 // they carry comes as late as what waits for it allows. Others walk at random.
 std::unique_ptr<SimScheduler> NewStarvingScheduler(uint64_t seed);
-
-// A bijection of 64 bits in which each bit of `x` changes half of the result:
-// the output function of splitmix64.
-uint64_t MixBits(uint64_t x);
 
 }  // namespace muonshard
 

@@ -7,39 +7,31 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "collectives/runtime/split_mix64.h"
+
 namespace muonshard {
 
-// SplitMix64.
 class RandomBits {
  public:
-  explicit RandomBits(uint64_t seed) : state_(seed) {}
+  explicit RandomBits(uint64_t seed) : generator_(seed) {}
 
   // The stream that belongs to a tuple, such as (seed, step, rank).
   static RandomBits Of(std::initializer_list<uint64_t> tuple) {
-    RandomBits bits(0);
-    for (uint64_t value : tuple) {
-      bits.state_ ^= value;
-      bits.state_ = bits.Next();
-    }
-    return bits;
+    uint64_t state = 0;
+    for (uint64_t value : tuple) state = SplitMix64(state ^ value).Next();
+    return RandomBits(state);
   }
 
-  uint64_t Next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
+  uint64_t Next() { return generator_.Next(); }
 
   // In [0, bound), for a bound > 0. The bias is below bound / 2^64.
-  uint64_t Below(uint64_t bound) { return Next() % bound; }
+  uint64_t Below(uint64_t bound) { return generator_.Below(bound); }
 
   // In (0, 1].
   double Unit() { return static_cast<double>((Next() >> 11) + 1) * 0x1.0p-53; }
 
  private:
-  uint64_t state_;
+  SplitMix64 generator_;
 };
 
 }  // namespace muonshard
