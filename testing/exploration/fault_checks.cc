@@ -28,9 +28,12 @@ bool DoesNoHarm(const Fault& fault, absl::Duration timeout) {
           absl::Nanoseconds(fault.late_ns) < timeout);
 }
 
-// "rank 3", or "ranks 1, 3, 12" for each of the three.
+// "rank 3", or "ranks 1, 3, 12" for each of the three, or "(3 of the world)".
 bool NamesRank(absl::string_view text, int32_t rank) {
   const std::string wanted = absl::StrCat(rank);
+  if (absl::StrContains(text, absl::StrCat("(", wanted, " of the world)"))) {
+    return true;
+  }
   for (size_t at = text.find("rank"); at != absl::string_view::npos;
        at = text.find("rank", at + 1)) {
     absl::string_view rest = text.substr(at + 4);
@@ -69,9 +72,7 @@ struct Telling {
   // Each rank finds out by itself. Else those that the fault did not hit are
   // told kAborted, with the code of the rank that it hit in the text.
   bool by_itself = false;
-  // By its number in the world. A message that never came is known to be
-  // missing, but not always from whom; who finds no memory is known by its
-  // number in the group.
+  // A message that never came is known to be missing, but not always from whom.
   bool names_rank = true;
 };
 
@@ -90,8 +91,7 @@ Telling TellingOf(Fault::Kind kind) {
     case Fault::Kind::kCorrupt:
       return {.code = absl::StatusCode::kDataLoss};
     case Fault::Kind::kMemory:
-      return {.code = absl::StatusCode::kResourceExhausted,
-              .names_rank = false};
+      return {.code = absl::StatusCode::kResourceExhausted};
     case Fault::Kind::kAbort:
       return {.code = absl::StatusCode::kAborted};
   }

@@ -20,8 +20,7 @@ namespace muonshard::testing {
 //   * a rank that died says so, and every other one that failed was told the
 //     cause: with the code of the fault, or in the text of kAborted, and the
 //     fault's rank is named; or all agree whose reduction failed, and that one
-//     says why. Of a lost message and of memory that ran out the rank may go
-//     unnamed;
+//     says why. Of a lost message the rank may go unnamed;
 //   * no rank waited longer than the deadlines allow;
 //   * the whole run has the bits of `undisturbed`, and where it was continued,
 //     nobody waited for a deadline.

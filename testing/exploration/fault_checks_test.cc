@@ -129,6 +129,8 @@ TEST(FaultChecks, AnAbortTellsTheCodeOfTheRankThatWasHit) {
   };
   EXPECT_THAT(told("aborted by rank 0: DATA_LOSS: the message of rank 1"),
               IsOk());
+  EXPECT_THAT(told("aborted by rank 0 (1 of the world): DATA_LOSS"), IsOk());
+  EXPECT_THAT(told("aborted by rank 1 (2 of the world): DATA_LOSS"), IsOk());
   EXPECT_THAT(told("aborted by rank 0: the message of rank 1"),
               StatusIs(absl::StatusCode::kDataLoss, "rank 2: want the cause"));
   EXPECT_THAT(told("aborted by rank 0: DATA_LOSS: the message of rank 2"),
