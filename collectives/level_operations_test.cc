@@ -97,6 +97,20 @@ TEST_F(LevelOperationsTest, HostsThatGetNothingAreLeftOut) {
   EXPECT_EQ(nothing.sequence[1].operations.size(), 1);
 }
 
+TEST_F(LevelOperationsTest, HostsThatGiveNothingAreLeftOutOfAGather) {
+  const Operation gather = {.kind = Kind::kAllGatherV,
+                            .data_type = DataType::kF32,
+                            .in = In(0, 6),
+                            .out = Out(0, 15),
+                            .out_counts = {0, 0, 0, 4, 5, 6}};
+  const HierarchicalOperation levels = ToLevels(gather, kPlace);
+  EXPECT_THAT(levels.sequence[0].operations.front().out_counts,
+              ElementsAre(0, 6));
+  ASSERT_EQ(levels.sequence[1].operations.size(), 1);
+  EXPECT_THAT(levels.sequence[1].operations.front().out_counts,
+              ElementsAre(4, 5, 6));
+}
+
 // Segments in another order than the ranks, with gaps between them.
 TEST_F(LevelOperationsTest, DisplacedSegmentsKeepTheirPlaces) {
   Operation gather = {.kind = Kind::kAllGatherV,

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "absl/strings/str_cat.h"
 #include "plugins/loopback/fault_run_test.h"
+#include "plugins/loopback/loopback_test.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {
@@ -148,6 +151,50 @@ TEST_P(LoopbackDeathTest, WithoutFaultsTheProgramIsCountedAndEndsWell) {
     EXPECT_THAT(run.report,
                 HasSubstr("fault \"die rank=0 before=10\": not reached\n"));
     ExpectNothingLeft(run);
+  }
+}
+
+// Rank 0 dies when it has called for a message and its peer has not.
+TEST_P(LoopbackDeathTest, AMessageOfTheDeadNeverMeetsItsPeer) {
+  for (const bool dead_sends : {true, false}) {
+    const auto program = [dead_sends](RankContext& context) -> absl::Status {
+      const bool dead = context.rank == Rank{0};
+      const Rank peer{dead ? 1 : 0};
+      Collective& world = *context.world;
+      if (!dead) {
+        const auto died =
+            context.store.Get("died", GuardDeadline(context.runtime));
+        if (!died.ok()) return died.status();
+      }
+      int32_t value = dead ? 7 : 5;
+      const std::span<int32_t> buffer(&value, 1);
+      const CallOptions call = {.deadline =
+                                    context.runtime.Now() + absl::Seconds(1)};
+      const auto work =
+          dead == dead_sends
+              ? world.Send(ConstBuffer::Of<int32_t>(buffer), peer, call)
+              : world.Recv(MutableBuffer::Of<int32_t>(buffer), peer, call);
+      if (dead) {
+        EXPECT_THAT(world.Barrier(), StatusIs(absl::StatusCode::kAborted,
+                                              "rank 0 died by a fault"));
+        EXPECT_THAT(WaitFor(context, work),
+                    StatusIs(absl::StatusCode::kAborted,
+                             "rank 0 died by a fault at operation 2"));
+        return context.store.Put("died", "yes");
+      }
+      EXPECT_THAT(
+          WaitFor(context, work),
+          StatusIs(absl::StatusCode::kDeadlineExceeded, "missing rank 0"));
+      EXPECT_EQ(value, 5) << "nothing of the dead comes";
+      return absl::OkStatus();
+    };
+    const RankRun run =
+        RunOnRanks({.runtime = GetParam(),
+                    .size = 2,
+                    .plugin_options = "{\"faults\": \"die rank=0 before=2\"}"},
+                   program);
+    EXPECT_THAT(run.results, Each(IsOk()));
+    EXPECT_THAT(run.plugin_report, HasSubstr("live works: 0\n"));
   }
 }
 

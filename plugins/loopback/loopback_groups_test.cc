@@ -7,15 +7,20 @@
 #include <span>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/threads_runtime.h"
+#include "collectives/store.h"
 #include "plugins/loopback/loopback_test.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
+using ::testing::Not;
 
 constexpr char kCopy[] = "plugins/loopback/libmuonshard_loopback_copy.so";
 
@@ -94,6 +99,51 @@ TEST_P(LoopbackTest, TwoRanksOfOneNumberAreToldSo) {
   });
   EXPECT_THAT(results, Each(StatusIs(absl::StatusCode::kFailedPrecondition,
                                      "two ranks 0 came to group")));
+}
+
+// Takes everything but the verdict on the making of a group.
+class NoVerdictStore : public Store {
+ public:
+  explicit NoVerdictStore(Store& store) : store_(store) {}
+
+  absl::Status Put(absl::string_view key, absl::string_view value) override {
+    if (absl::EndsWith(key, "/verdict")) {
+      return absl::UnavailableError("no verdict");
+    }
+    return store_.Put(key, value);
+  }
+  absl::StatusOr<std::string> Get(absl::string_view key,
+                                  absl::Time deadline) override {
+    return store_.Get(key, deadline);
+  }
+  absl::StatusOr<int64_t> Add(absl::string_view key, int64_t delta) override {
+    return store_.Add(key, delta);
+  }
+
+ private:
+  Store& store_;
+};
+
+// Whoever comes last ends the waits of the others, and must not go on alone if
+// it cannot.
+TEST(LoopbackStoreTest, ARankThatCannotGiveTheVerdictIsInNoGroup) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const RankRun run = RunOnRanks(
+        {.runtime = {.kind = RuntimeCase::Kind::kSim, .seed = seed}, .size = 2},
+        [](RankContext& context) -> absl::Status {
+          NoVerdictStore store(context.store);
+          const auto group = context.plugin.NewGroup(
+              {.rank = context.rank,
+               .size = 2,
+               .name = "g",
+               .deadline = context.runtime.Now() + absl::Seconds(1),
+               .store = &store});
+          return group.status();
+        });
+    EXPECT_THAT(run.results, Each(Not(IsOk())));
+    EXPECT_THAT(run.results, Contains(StatusIs(absl::StatusCode::kUnavailable,
+                                               "the store fails group \"g\"")));
+  }
 }
 
 TEST_P(LoopbackTest, ARankThatStaysAwayFromASplitIsNamed) {

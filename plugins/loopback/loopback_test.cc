@@ -169,30 +169,47 @@ TEST_P(LoopbackTest, WhoLeavesIsNamedToThoseWhoNeedIt) {
   }
 }
 
+TEST_P(LoopbackTest, WhoHasLeftIsNamedToThoseWhoCallLater) {
+  for (const int32_t gone : {0, 1, 2}) {
+    const auto results = Run(3, [gone](RankContext& context) -> absl::Status {
+      if (context.rank == Rank{gone}) {
+        context.world.reset();
+        return context.store.Put("left", "yes");
+      }
+      const auto left =
+          context.store.Get("left", GuardDeadline(context.runtime));
+      if (!left.ok()) return left.status();
+      const absl::Status ended = WaitFor(context, context.world->Barrier());
+      EXPECT_THAT(ended, StatusIs(absl::StatusCode::kAborted,
+                                  absl::StrCat("rank ", gone,
+                                               " left the group \"world\"")));
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(results, Each(IsOk()));
+  }
+}
+
 // Everything large: shares are run by whoever waits, or by the services.
 TEST_P(LoopbackTest, LargeOperationsEndWhetherOrNotAnybodyWaits) {
-  for (const bool waits : {false, true}) {
-    const auto results = Run(
-        4,
-        [waits](RankContext& context) -> absl::Status {
+  const auto results = Run(
+      4,
+      [](RankContext& context) -> absl::Status {
+        for (const bool waits : {false, true, false}) {
           std::vector<int64_t> buffer(100, ToInt(context.rank) + 1);
           const auto work = context.world->AllReduce(
               ConstBuffer::Of<int64_t>(buffer),
               MutableBuffer::Of<int64_t>(buffer), Reduction::Sum());
           if (!work.ok()) return work.status();
-          if (waits) {
-            if (absl::Status s = WaitFor(context, work); !s.ok()) return s;
-          } else if (absl::Status s =
-                         work->event().Wait(GuardDeadline(context.runtime));
-                     !s.ok()) {
-            return s;
-          }
+          const absl::Time deadline = GuardDeadline(context.runtime);
+          const absl::Status ended =
+              waits ? work->Wait(deadline) : work->event().Wait(deadline);
+          if (!ended.ok()) return ended;
           EXPECT_THAT(buffer, Each(1 + 2 + 3 + 4));
-          return absl::OkStatus();
-        },
-        "{\"small_bytes\": 0}");
-    EXPECT_THAT(results, Each(IsOk()));
-  }
+        }
+        return absl::OkStatus();
+      },
+      "{\"small_bytes\": 0}");
+  EXPECT_THAT(results, Each(IsOk()));
 }
 
 TEST_P(LoopbackTest, AbortWhileLargeOperationsRunEndsThemAlikeOnAllRanks) {

@@ -82,9 +82,9 @@ TEST(OptionsTest, WhatIsNoObjectOfKnownValuesIsRefused) {
   for (const char* json :
        {"[]", "{", "{\"poll_ms\"", "{\"poll_ms\":1", "{\"poll_ms\":1,}",
         "{\"poll_ms\":-1}", "{\"poll_ms\":\"1\"}", "{\"poll_ms\":1.5}",
-        "{\"poll_ms\":10000000000000}", "{\"poll_ms\":1} x", "{poll_ms:1}",
-        "{\"poll_\\u006ds\":1}", "{,}", "1", "{\"checks\":2}", "{\"faults\":1}",
-        "{\"faults\":\"die"}) {
+        "{\"poll_ms\":10000000000000}", "{\"poll_ms\":18446744073709551617}",
+        "{\"poll_ms\":1} x", "{poll_ms:1}", "{\"poll_\\u006ds\":1}", "{,}", "1",
+        "{\"checks\":2}", "{\"faults\":1}", "{\"faults\":\"die"}) {
     Options options;
     EXPECT_EQ(ReadOptions(json, &options).code, MUONSHARD_E_ARGUMENT) << json;
   }

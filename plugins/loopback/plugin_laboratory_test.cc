@@ -238,6 +238,8 @@ TEST_F(PluginLaboratoryTest, AGuardThatWasWrittenToIsSeenWhenItIsFreed) {
     EXPECT_EQ(table_->memory_free(comm_, window, &status_),
               broken ? MUONSHARD_E_CORRUPT : MUONSHARD_OK);
   }
+  EXPECT_THAT(status_.text, HasSubstr("wrote behind the 100 bytes"));
+  EXPECT_EQ(status_.rank, 0) << "whose window it is";
 }
 
 TEST_F(PluginLaboratoryTest, AGuardOfMemoryThatNobodyFreedIsSeenWithItsGroup) {

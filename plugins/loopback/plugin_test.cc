@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,32 @@ TEST_F(PluginTest, WrongOptionsAreRefusedAtTheDoor) {
   muonshard_comm_config config = Config(0, 1);
   config.options = "{\"y\":1}";
   EXPECT_EQ(New(config), MUONSHARD_E_ARGUMENT);
+}
+
+// The bit of each of `values`.
+uint64_t Bits(std::initializer_list<uint32_t> values) {
+  uint64_t bits = 0;
+  for (const uint32_t value : values) bits |= uint64_t{1} << value;
+  return bits;
+}
+
+TEST_F(PluginTest, CapabilitiesNameWhatThereIsAndNothingElse) {
+  muonshard_caps caps = {};
+  caps.header.size = MUONSHARD_END(muonshard_caps, reserved);
+  caps.operations = caps.data_types = caps.reductions = caps.memory_kinds =
+      UINT64_MAX;
+  ASSERT_EQ(table_->caps(plugin_, -1, &caps, &status_), MUONSHARD_OK);
+  EXPECT_EQ(caps.operations,
+            Bits({MUONSHARD_ALL_REDUCE, MUONSHARD_REDUCE, MUONSHARD_BROADCAST,
+                  MUONSHARD_REDUCE_SCATTER_V, MUONSHARD_ALL_GATHER_V,
+                  MUONSHARD_ALL_TO_ALL_V, MUONSHARD_SEND, MUONSHARD_RECV,
+                  MUONSHARD_BARRIER}));
+  EXPECT_EQ(caps.data_types,
+            Bits({MUONSHARD_F64, MUONSHARD_F32, MUONSHARD_F16, MUONSHARD_BF16,
+                  MUONSHARD_I64, MUONSHARD_I32, MUONSHARD_U8}));
+  EXPECT_EQ(caps.reductions, Bits({MUONSHARD_SUM, MUONSHARD_MIN, MUONSHARD_MAX,
+                                   MUONSHARD_AVERAGE, MUONSHARD_SCALED_SUM}));
+  EXPECT_EQ(caps.memory_kinds, Bits({MUONSHARD_MEMORY_HOST}));
 }
 
 TEST_F(PluginTest, StructsOfAnOlderVersionAreRefused) {

@@ -86,6 +86,15 @@ double Alone(const Network& network, const std::vector<int32_t>& ranks,
   return end;
 }
 
+// The bytes over each link.
+std::map<size_t, double> LoadsOf(const std::vector<Stage>& stages) {
+  std::map<size_t, double> bytes;
+  for (const Stage& stage : stages) {
+    for (const Load& load : stage.loads) bytes[load.link] += load.bytes;
+  }
+  return bytes;
+}
+
 void ExpectTime(double got, double wanted) {
   EXPECT_NEAR(got, wanted, wanted * kRoundings);
 }
@@ -117,10 +126,7 @@ TEST(AlgorithmsTest, ARingLoadsTheInterfacesOfAllRanksAlike) {
   const Links links(network);
   for (const Call& call : {ReduceScatter(kEven), AllGather(kEven)}) {
     const std::vector<const Call*> calls(8, &call);
-    std::map<size_t, double> bytes;
-    for (const Stage& stage : StagesOf(links, Ranks(8), calls)) {
-      for (const Load& load : stage.loads) bytes[load.link] += load.bytes;
-    }
+    std::map<size_t, double> bytes = LoadsOf(StagesOf(links, Ranks(8), calls));
     for (int32_t rank = 0; rank < 8; ++rank) {
       EXPECT_EQ(bytes[links.PortOf(rank, Links::kNicOut)], kShare);
       EXPECT_EQ(bytes[links.PortOf(rank, Links::kNicIn)], kShare);
@@ -142,6 +148,8 @@ TEST(AlgorithmsTest, DirectIsOneStep) {
   const Network network = Make(std::string(kFlat) + "direct");
   const double scatter = kAlpha + kShare * (kBeta + kGamma);
   const double gather = kAlpha + kShare * kBeta;
+  ExpectTime(Alone(network, {0, 1}, AllGather({kCount, kCount})),
+             kAlpha + kCount * kWidth * kBeta);
   ExpectTime(Alone(network, Ranks(8), ReduceScatter(kEven)), scatter);
   ExpectTime(Alone(network, Ranks(8), AllGather(kEven)), gather);
   ExpectTime(Alone(network, Ranks(8), CallOf(MUONSHARD_ALL_REDUCE, 8 * kCount)),
@@ -337,14 +345,19 @@ TEST(AlgorithmsTest, DirectIsTheAllToAllOfTheSameBytes) {
       "hosts=3 lanes=2 rack_hosts=2 alpha_ns=1500 lane_alpha_ns=600 "
       "lane_gbps=4000 nic_gbps=400 uplink_gbps=300 algorithm=direct");
   const Links links(network);
+  const std::vector<Stage> stages = StagesOf(links, Ranks(6), calls);
+  const Call gather = AllGather(counts);
+  EXPECT_EQ(
+      LoadsOf(StagesOf(links, Ranks(6), std::vector<const Call*>(6, &gather))),
+      LoadsOf(stages));
   FlowEngine engine(links.Rates());
-  engine.Start(0, StagesOf(links, Ranks(6), calls), 0);
+  engine.Start(0, stages, 0);
   double end = 0;
   while (engine.NextChange() != FlowEngine::kNever) {
     end = engine.NextChange();
     engine.Advance(end);
   }
-  ExpectTime(Alone(network, Ranks(6), AllGather(counts)), end);
+  ExpectTime(Alone(network, Ranks(6), gather), end);
 }
 
 TEST(AlgorithmsTest, TwoOperationsShareAnUplinkUntilOneEnds) {

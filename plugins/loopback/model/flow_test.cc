@@ -47,6 +47,12 @@ TEST(FlowEngineTest, AFlowAloneTakesItsLatenciesAndItsTightLinks) {
   EXPECT_EQ(engine.NextChange(), FlowEngine::kNever);
 }
 
+TEST(FlowEngineTest, PartsOfANanosecondCount) {
+  FlowEngine engine({4});
+  engine.Start(1, {{.latency_ns = 0.5, .loads = {{0, 3}}}}, 0);
+  ExpectEnds(engine, {{1, 1.25}});
+}
+
 TEST(FlowEngineTest, AFlowOfNothingEndsAtOnce) {
   FlowEngine engine({1});
   engine.Start(1, {}, 5);

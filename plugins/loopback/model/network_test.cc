@@ -92,6 +92,8 @@ TEST(NetworkTest, WhatIsWrongIsSaidWithWhatIsKnown) {
        "alpha_ns wants a number of nanoseconds, got \"1us\""},
       {"hosts=2 lanes=1 algorithm=tree",
        "algorithm wants one of auto, ring, halving, direct, got \"tree\""},
+      {"hosts=2 lanes=1 rack_hosts=0 uplink_gbps=8",
+       "rack_hosts wants a whole number of at least 1, got \"0\""},
       {"hosts=2 lanes=1 rack_hosts=1", "want rack_hosts= and uplink_gbps="},
       {"hosts=2 lanes=1 uplink_gbps=1", "want rack_hosts= and uplink_gbps="},
       {"hosts=2 lanes=1; slow rank=2 factor=2", "slow rank 2 is not one of 2"},
