@@ -267,6 +267,18 @@ TEST(ControlVectorTest, AnExpertThatHasNoGradientWhereItLivesIsAnError) {
                        "ranks at ep=1"));
 }
 
+TEST(ControlVectorTest, AnyParameterWithoutAGradientIsAnErrorEvenTheFirst) {
+  const Plan plan = TwoParameterPlan(AbsentGradient::kError);
+  Ballot ballot(plan);
+  for (const size_t rank : {0, 1, 2}) ballot.inputs[rank].absent[0] = true;
+  EXPECT_THAT(ballot.DecisionOf(0).status, IsOk());
+  ballot.inputs[3].absent[0] = true;
+  EXPECT_THAT(ballot.DecisionOf(0).status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "parameter \"dense\" has a gradient on none of its 4 "
+                       "ranks; want one"));
+}
+
 TEST(ControlVectorTest, AFieldOutOfRangeOnOneRankIsNamedOnAll) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Plan plan = TwoParameterPlan(AbsentGradient::kError);

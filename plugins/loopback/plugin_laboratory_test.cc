@@ -105,8 +105,9 @@ TEST_F(PluginLaboratoryTest, EachCallOfTheDeadReturnsTheFault) {
   };
   expect_dead(Post({AllReduce()}, works));
   EXPECT_EQ(failed_, 0u);
-  expect_dead(table_->comm_query(comm_, &status_));
+  EXPECT_EQ(table_->comm_query(comm_, &status_), MUONSHARD_E_ABORTED);
   EXPECT_EQ(status_.rank, 0) << "to blame";
+  expect_dead(table_->comm_query(comm_, &status_));
   uint64_t sent = 0;
   muonshard_counters counters = {};
   counters.header.size = MUONSHARD_END(muonshard_counters, peer_capacity);
