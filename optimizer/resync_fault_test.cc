@@ -139,6 +139,15 @@ void ExpectToldToAll(const Ends& ends, size_t rank, const ResyncRun& run) {
   EXPECT_THAT(causes, ElementsAre(Not(IsEmpty())));
 }
 
+// Gradients are released behind an update; the rank that is behind has yet to
+// make it from its own.
+TEST_P(ResyncFaultTest, ReleasedGradientsAreKeptWhereOthersDecided) {
+  sharded_.options.release_gradients = true;
+  const ResyncRun run = Run({}, 1);
+  EXPECT_THAT(run.results, Each(IsOk()));
+  EXPECT_TRUE(run.parameters == want_.parameters);
+}
+
 TEST_P(ResyncFaultTest, IsToldToAllAndResyncedOnceMore) {
   for (const Ends& ends : {Ends{"corrupt", absl::StatusCode::kDataLoss,
                                 absl::StatusCode::kDataLoss},
