@@ -85,6 +85,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::string Names(const std::vector<int32_t>& ranks) const;
   // "; held up by rank 5 of the world": who is behind `ranks`, or "".
   std::string Behind(const std::vector<int32_t>& ranks) const;
+  // Of the world: who keeps `ranks`, at the end of all that lack somebody.
   std::set<int32_t> CulpritsOf(const std::vector<int32_t>& ranks) const;
   Outcome NotCome(const std::string& what,
                   const std::vector<int32_t>& missing) const;
@@ -117,8 +118,6 @@ class Group : public std::enable_shared_from_this<Group> {
   const Slot* SlotOf(const Work& work) const;
   // The ranks without which nothing that `rank` has begun here can end.
   std::vector<int32_t> LackedBy(int32_t rank) const;
-  void AddCulprits(int32_t rank, std::set<const Communicator*>* visited,
-                   std::set<int32_t>* culprits) const;
   int32_t ProgramRank(int32_t r) const { return program_ranks_[Index(r)]; }
   std::string DescribeSlot(const Slot& slot) const;
 

@@ -1,9 +1,11 @@
 // Who is behind a rank that is missing: it may be held up itself, in another
-// group, by a rank that is, and so on to one that nobody holds up. Only the
-// path of an error comes here.
+// group, by a rank that is, and so on to one that nobody holds up. Where all
+// hold up each other, it is those of one such circle. Only the path of an error
+// comes here.
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "plugins/loopback/group.h"
 
@@ -42,31 +44,48 @@ std::vector<int32_t> Group::LackedBy(int32_t rank) const {
   return lacked;
 }
 
-void Group::AddCulprits(int32_t rank, std::set<const Communicator*>* visited,
-                        std::set<int32_t>* culprits) const {
-  const Communicator* const member = members_[Index(rank)];
-  std::set<int32_t> found;
-  if (member != nullptr && !member->dead()) {
-    if (!visited->insert(member).second) return;
-    const int32_t program_rank = member->identity().program_rank;
-    for (const Communicator* held_up :
-         member->laboratory().CommunicatorsOf(program_rank)) {
-      const Group& group = *held_up->group();
-      found.insert(group.culprits_.begin(), group.culprits_.end());
+std::set<int32_t> Group::CulpritsOf(const std::vector<int32_t>& ranks) const {
+  // A rank of a program. Each is looked at once, however many lack it, and is a
+  // culprit only if nothing holds it up.
+  using Living = std::pair<const Laboratory*, int32_t>;
+  std::map<Living, std::optional<Living>> lacks;  // One that each one lacks.
+  std::vector<Living> open;
+  std::set<int32_t> culprits;
+  const auto look_at = [&](const Group& group,
+                           int32_t rank) -> std::optional<Living> {
+    const Communicator* const member = group.member(rank);
+    if (member == nullptr || member->dead()) {
+      culprits.insert(group.ProgramRank(rank));
+      return std::nullopt;
+    }
+    const Living living(&member->laboratory(), member->identity().program_rank);
+    if (lacks.try_emplace(living).second) open.push_back(living);
+    return living;
+  };
+  for (const int32_t rank : ranks) look_at(*this, rank);
+  while (!open.empty()) {
+    const Living living = open.back();
+    open.pop_back();
+    bool held_up = false;
+    for (const Communicator* at :
+         living.first->CommunicatorsOf(living.second)) {
+      const Group& group = *at->group();
+      culprits.insert(group.culprits_.begin(), group.culprits_.end());
+      held_up = held_up || !group.culprits_.empty();
       if (group.broken()) continue;
-      for (const int32_t lacked : group.LackedBy(held_up->rank())) {
-        group.AddCulprits(lacked, visited, &found);
+      for (const int32_t lacked : group.LackedBy(at->rank())) {
+        const std::optional<Living> next = look_at(group, lacked);
+        if (next.has_value()) lacks[living] = next;
+        held_up = true;
       }
     }
+    if (!held_up) culprits.insert(living.second);
   }
-  if (found.empty()) found.insert(ProgramRank(rank));
-  culprits->insert(found.begin(), found.end());
-}
-
-std::set<int32_t> Group::CulpritsOf(const std::vector<int32_t>& ranks) const {
-  std::set<const Communicator*> visited;
-  std::set<int32_t> culprits;
-  for (const int32_t rank : ranks) AddCulprits(rank, &visited, &culprits);
+  if (!culprits.empty() || lacks.empty()) return culprits;
+  // Each one lacks another that lives, so a walk comes round to where it was.
+  Living here = lacks.begin()->first;
+  for (std::set<Living> walk; walk.insert(here).second;) here = *lacks[here];
+  for (; culprits.insert(here.second).second;) here = *lacks[here];
   return culprits;
 }
 
