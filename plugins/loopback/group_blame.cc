@@ -4,7 +4,6 @@
 // comes here.
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "plugins/loopback/group.h"
@@ -14,11 +13,11 @@ namespace muonshard::loopback {
 std::vector<int32_t> Group::LackedBy(int32_t rank) const {
   if (!complete()) return Absent();
   std::vector<int32_t> lacked;
-  const auto add = [&](const Slot& slot) {
-    if (slot.state != Slot::State::kGathering) return;
+  const auto add = [&](const Slot& slot, size_t own) {
+    // Before it has arrived it waits for its producers, not for its peers.
+    if (slot.state != Slot::State::kGathering || !slot.arrived(own)) return;
     for (size_t index = 0; index < slot.ranks.size(); ++index) {
-      if (slot.ranks[index] == rank || slot.arrived(index)) continue;
-      lacked.push_back(slot.ranks[index]);
+      if (!slot.arrived(index)) lacked.push_back(slot.ranks[index]);
     }
   };
   // What is behind the front operation lacks what that one does.
@@ -30,11 +29,11 @@ std::vector<int32_t> Group::LackedBy(int32_t rank) const {
     const size_t end = ranks.first == rank ? 0 : 1;
     for (const std::shared_ptr<Slot>& slot : pair.slots) {
       if (slot->works[end] == nullptr) continue;
-      add(*slot);
+      add(*slot, end);
       waits = waits || slot->works[end]->gate > ended_;
     }
   }
-  if (waits && !slots_.empty()) add(*slots_.front());
+  if (waits && !slots_.empty()) add(*slots_.front(), Index(rank));
   for (const auto& [number, split] : splits_) {
     if (split.made || !split.requests[Index(rank)].came) continue;
     for (int32_t other = 0; other < size_; ++other) {
@@ -93,11 +92,9 @@ std::string Group::Behind(const std::vector<int32_t>& ranks) const {
   std::set<int32_t> named;
   for (const int32_t rank : ranks) named.insert(ProgramRank(rank));
   const std::set<int32_t> culprits = CulpritsOf(ranks);
-  std::vector<int32_t> others;
-  std::set_difference(culprits.begin(), culprits.end(), named.begin(),
-                      named.end(), std::back_inserter(others));
-  if (others.empty()) return "";
-  return "; held up by " + RankList(others) + " of the world";
+  if (culprits == named) return "";
+  return "; held up by " + RankList({culprits.begin(), culprits.end()}) +
+         " of the world";
 }
 
 }  // namespace muonshard::loopback

@@ -132,6 +132,21 @@ TEST_P(LoopbackBlameTest, WhoIsInNoWaitIsBlamed) {
                           HasSubstr("; held up by rank 2 of the world [")));
 }
 
+// 1 lacks 2, which computes; all others lack both.
+TEST_P(LoopbackBlameTest, OfSeveralThatAreMissingTheOneBehindItIsBlamed) {
+  const std::string told = ToldToRank0(
+      GetParam(), kNobodyDies, [](RankContext& context, Collective*) {
+        const int32_t rank = ToInt(context.rank);
+        if (rank == 1) return Recv(context, *context.world, 2);
+        if (rank == 2) return absl::OkStatus();
+        return WaitFor(context,
+                       context.world->Barrier(
+                           {.deadline = context.runtime.Now() + kPatience}));
+      });
+  EXPECT_THAT(told, HasSubstr("missing ranks 1, 2; held up by rank 2 of the "
+                              "world ["));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Sim, LoopbackBlameTest,
     ::testing::Values(RuntimeCase{RuntimeCase::Kind::kSim, 1},
