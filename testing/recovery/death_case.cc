@@ -5,11 +5,14 @@
 
 #include <iostream>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "optimizer/options.h"
@@ -17,6 +20,7 @@
 #include "testing/combination/combination_mesh.h"
 #include "testing/operation_count.h"
 #include "testing/rank_harness.h"
+#include "testing/recovery/blame.h"
 #include "testing/recovery/recovered_run.h"
 #include "testing/run_difference.h"
 #include "testing/sharded_case.h"
@@ -27,7 +31,18 @@ namespace muonshard::testing {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr int32_t kTensorRanks = 2;
+
+struct Death {
+  int64_t operation = 0;
+  bool after = false;  // Else before.
+};
 
 // Gathers are lazy, so that a death in one is noticed in the next step.
 ShardedCase EverythingAtOnce() {
@@ -37,8 +52,9 @@ ShardedCase EverythingAtOnce() {
                                    .micro_batches = 2,
                                    .gather = GatherMode::kLazy,
                                    .release_gradients = true};
-  ShardedCase sharded = CaseOf({.mesh = "data=4,tp=2", .hosts = "AAAABBBB"},
-                               combination, GradientValues::kRandom);
+  ShardedCase sharded = CaseOf(
+      {.mesh = absl::StrCat("data=4,tp=", kTensorRanks), .hosts = "AAAABBBB"},
+      combination, GradientValues::kRandom);
   sharded.goes_on_after_errors = false;
   sharded.options.timeout = absl::Seconds(30);
   return sharded;
@@ -62,14 +78,16 @@ class Deaths {
   // How many runs went on from which step.
   const std::map<int64_t, int>& restored() const { return restored_; }
 
-  void ExpectRecovered(int64_t operation, const char* when) {
+  void ExpectRecovered(const Death& death) {
     const std::string fault =
-        absl::StrCat("die rank=", rank_, " ", when, "=", operation);
+        absl::StrCat("die rank=", rank_,
+                     death.after ? " after=" : " before=", death.operation);
     SCOPED_TRACE(fault);
     const RecoveredRun run = RunAndRecover(
         sharded_, {.kind = RuntimeCase::Kind::kSim, .seed = ++seed_},
         {.faults = fault});
-    ExpectTold(run.disturbed);
+    EXPECT_THAT(run.disturbed.ended, IsOk());
+    ExpectTold(run.disturbed, death);
     const std::string& report = run.disturbed.plugin_report;
     EXPECT_THAT(report, HasSubstr(absl::StrCat("\"", fault, "\": reached")));
     EXPECT_THAT(report, HasSubstr("live works: 0\n"));
@@ -79,24 +97,65 @@ class Deaths {
     // nothing, and another one in the next step. A wait lets the error of what
     // it waits for come first.
     EXPECT_LE(run.disturbed.simulated,
-              operation == 0 ? absl::Minutes(2)
-                             : 2 * sharded_.options.timeout * 9 / 8);
+              death.operation == 0 ? absl::Minutes(2)
+                                   : 2 * sharded_.options.timeout * 9 / 8);
     EXPECT_THAT(CheckSameRun(sharded_, run.whole, undisturbed_), IsOk());
     ++restored_[run.restored_step];
   }
 
  private:
-  // The dead rank that it is, the others who it was. A run may have ended
-  // before its last operation was missed.
-  void ExpectTold(const ShardedRun& run) const {
+  // The dead rank that it is, the others who it was, unless they need it no
+  // more.
+  void ExpectTold(const ShardedRun& run, const Death& death) const {
+    const std::string own(run.results[static_cast<size_t>(rank_)].message());
+    EXPECT_THAT(own, HasSubstr(absl::StrCat("rank ", rank_,
+                                            " died by a fault at operation ",
+                                            death.operation, " (")));
+    // Once the last step is decided, each rank gathers what its shards have,
+    // the others that have these too.
+    const bool decided = IsInLastGathers(own, death);
+    const bool over = death.after && death.operation + 1 == operation_count_;
+    int told_count = 0;
     for (int32_t r = 0; r < kDeathRanks; ++r) {
+      if (r == rank_) continue;
+      const bool gathers_with_it = r % kTensorRanks == rank_ % kTensorRanks;
       const absl::Status& result = run.results[static_cast<size_t>(r)];
-      if (r != rank_ && result.ok()) continue;
-      EXPECT_THAT(
-          std::string(result.message()),
-          ContainsRegex(absl::StrCat("ranks? ([0-9]+, )*", rank_, "[^0-9]")))
-          << "on rank " << r;
+      if (result.ok()) {
+        EXPECT_TRUE(decided) << "rank " << r << " was not told";
+        continue;
+      }
+      EXPECT_FALSE(over || (decided && death.after && !gathers_with_it))
+          << "rank " << r << " needs nothing more: " << result;
+      told_count += gathers_with_it;
+      ExpectBlamed(std::string(result.message()), death);
     }
+    EXPECT_TRUE(over || told_count > 0) << "nobody missed it";
+  }
+
+  bool IsInLastGathers(const std::string& own, const Death& death) const {
+    const std::string step = absl::StrCat("step ", sharded_.steps);
+    if (death.after &&
+        absl::StrContains(own, absl::StrCat("(AllReduce \"control of ", step,
+                                            ", least\" of group"))) {
+      return true;
+    }
+    return ::testing::Value(
+        own, ContainsRegex(absl::StrCat("\\(AllGatherV \"bucket [0-9]+ gather "
+                                        "of ",
+                                        step, "\" of group")));
+  }
+
+  void ExpectBlamed(const std::string& told, const Death& death) const {
+    if (death.after && death.operation == 0) {
+      // The making of the group has ended for its peers, and what comes then
+      // is exchanged through the store.
+      EXPECT_THAT(told, HasSubstr(absl::StrCat("rank ", rank_,
+                                               " did not share capabilities")));
+      return;
+    }
+    const std::vector<std::set<int32_t>> blamed = BlamedIn(told);
+    EXPECT_THAT(blamed, Not(IsEmpty())) << told;
+    EXPECT_THAT(blamed, Each(ElementsAre(rank_))) << told;
   }
 
   const int32_t rank_;
@@ -115,8 +174,8 @@ void ExpectDeathsAreRecoveredFrom(int32_t rank, int64_t stride) {
   ASSERT_GT(deaths.operation_count(), 50);
   for (int64_t operation = 0; operation < deaths.operation_count();
        operation += stride) {
-    deaths.ExpectRecovered(operation, "before");
-    deaths.ExpectRecovered(operation, "after");
+    deaths.ExpectRecovered({.operation = operation, .after = false});
+    deaths.ExpectRecovered({.operation = operation, .after = true});
   }
   std::cout << "rank " << rank << ", " << deaths.operation_count()
             << " operations:";
