@@ -48,6 +48,15 @@ std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
   return cases;
 }
 
+std::vector<ConformanceCase> RealTimeConformanceCases(absl::string_view plugin,
+                                                      int32_t size_min) {
+  std::vector<ConformanceCase> cases = ConformanceCases(plugin, size_min);
+  std::erase_if(cases, [](const ConformanceCase& each) {
+    return each.runtime.kind != RuntimeCase::Kind::kThreads;
+  });
+  return cases;
+}
+
 std::vector<ConformanceCase> HierarchicalConformanceCases(
     absl::string_view plugin) {
   std::vector<ConformanceCase> cases;

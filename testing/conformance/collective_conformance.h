@@ -11,9 +11,10 @@
 //
 // Every test runs through the loader, for groups of 1, 2, 3, 4, 8 and 16
 // ranks, or hierarchies of 2 x 2, 3 x 2, 2 x 4, 4 x 2 and 4 x 4, on threads and
-// on the simulated runtime. Tests of promised capabilities skip themselves
-// where a plugin does not make the promise. There is no other way to leave a
-// test out.
+// on the simulated runtime; a plugin that needs real time joins with
+// MUONSHARD_INSTANTIATE_REAL_TIME_CONFORMANCE, on threads alone. Tests of
+// promised capabilities skip themselves where a plugin does not make the
+// promise. There is no other way to leave a test out.
 
 #ifndef TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
 #define TESTING_CONFORMANCE_COLLECTIVE_CONFORMANCE_H_
@@ -49,6 +50,10 @@ struct ConformanceCase {
 // each size of at least `size_min`. Small groups get more seeds.
 std::vector<ConformanceCase> ConformanceCases(absl::string_view plugin,
                                               int32_t size_min);
+
+// Those of them that run on threads.
+std::vector<ConformanceCase> RealTimeConformanceCases(absl::string_view plugin,
+                                                      int32_t size_min);
 
 // The same for hierarchies; the numbers of lanes are powers of 2, so that a
 // mean over a host of what is exact is exact.
@@ -102,27 +107,28 @@ absl::Status Finish(Collective& group, const absl::StatusOr<Work>& work);
 
 inline size_t IndexOf(Rank rank) { return static_cast<size_t>(ToInt(rank)); }
 
-#define MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(NAME, PLUGIN)            \
-  INSTANTIATE_TEST_SUITE_P(                                                   \
-      NAME, CollectiveConformance,                                            \
-      ::testing::ValuesIn(::muonshard::testing::ConformanceCases(PLUGIN, 1)), \
-      ::muonshard::testing::ConformanceCaseName);                             \
-  INSTANTIATE_TEST_SUITE_P(                                                   \
-      NAME, PeerConformance,                                                  \
-      ::testing::ValuesIn(::muonshard::testing::ConformanceCases(PLUGIN, 2)), \
-      ::muonshard::testing::ConformanceCaseName)
+#define MUONSHARD_INSTANTIATE_CONFORMANCE_CASES(NAME, ALL, WITH_PEERS) \
+  INSTANTIATE_TEST_SUITE_P(NAME, CollectiveConformance,                \
+                           ::testing::ValuesIn(ALL),                   \
+                           ::muonshard::testing::ConformanceCaseName); \
+  INSTANTIATE_TEST_SUITE_P(NAME, PeerConformance,                      \
+                           ::testing::ValuesIn(WITH_PEERS),            \
+                           ::muonshard::testing::ConformanceCaseName)
 
-#define MUONSHARD_INSTANTIATE_HIERARCHICAL_CONFORMANCE(NAME, PLUGIN)   \
-  INSTANTIATE_TEST_SUITE_P(                                            \
-      NAME, CollectiveConformance,                                     \
-      ::testing::ValuesIn(                                             \
-          ::muonshard::testing::HierarchicalConformanceCases(PLUGIN)), \
-      ::muonshard::testing::ConformanceCaseName);                      \
-  INSTANTIATE_TEST_SUITE_P(                                            \
-      NAME, PeerConformance,                                           \
-      ::testing::ValuesIn(                                             \
-          ::muonshard::testing::HierarchicalConformanceCases(PLUGIN)), \
-      ::muonshard::testing::ConformanceCaseName)
+#define MUONSHARD_INSTANTIATE_COLLECTIVE_CONFORMANCE(NAME, PLUGIN) \
+  MUONSHARD_INSTANTIATE_CONFORMANCE_CASES(                         \
+      NAME, ::muonshard::testing::ConformanceCases(PLUGIN, 1),     \
+      ::muonshard::testing::ConformanceCases(PLUGIN, 2))
+
+#define MUONSHARD_INSTANTIATE_REAL_TIME_CONFORMANCE(NAME, PLUGIN)      \
+  MUONSHARD_INSTANTIATE_CONFORMANCE_CASES(                             \
+      NAME, ::muonshard::testing::RealTimeConformanceCases(PLUGIN, 1), \
+      ::muonshard::testing::RealTimeConformanceCases(PLUGIN, 2))
+
+#define MUONSHARD_INSTANTIATE_HIERARCHICAL_CONFORMANCE(NAME, PLUGIN)    \
+  MUONSHARD_INSTANTIATE_CONFORMANCE_CASES(                              \
+      NAME, ::muonshard::testing::HierarchicalConformanceCases(PLUGIN), \
+      ::muonshard::testing::HierarchicalConformanceCases(PLUGIN))
 
 }  // namespace muonshard::testing
 

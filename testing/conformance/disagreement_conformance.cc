@@ -127,7 +127,10 @@ TEST_P(PeerConformance, AMessageOfAnotherLengthThanExpectedIsADisagreement) {
   const auto results = OnEveryRank([&](Collective& world) -> absl::Status {
     Elements elements(DataType::kF32, 5);
     if (world.rank() == Rank{0}) {
-      return Finish(world, world.Send(elements.in(0, 4), last()));
+      // It may have left before anybody sees that it does not fit.
+      const absl::Status sent =
+          Finish(world, world.Send(elements.in(0, 4), last()));
+      return sent.ok() ? Finish(world, world.Barrier()) : sent;
     }
     if (world.rank() == last()) {
       return Finish(world, world.Recv(elements.out(), Rank{0}));
