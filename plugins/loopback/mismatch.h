@@ -1,28 +1,14 @@
-// Whether two ranks agree on what their group does next.
+// The comparison of calls, by the names that all of loopback uses.
 
 #ifndef PLUGINS_LOOPBACK_MISMATCH_H_
 #define PLUGINS_LOOPBACK_MISMATCH_H_
 
-#include <cstdint>
-#include <string>
-
-#include "plugins/loopback/call.h"
-#include "plugins/loopback/outcome.h"
+#include "plugins/support/mismatch.h"
 
 namespace muonshard::loopback {
 
-// A call with the rank that made it.
-struct RankCall {
-  const Call& call;
-  int32_t rank;
-};
-
-// OK, or MUONSHARD_E_MISMATCH with a text that names both calls. Ranks agree on
-// kind, type, reduction, scale, root, counts and fingerprint; what a rank sends
-// another in AllToAllV, that one expects. `left` and `right` are calls of all
-// ranks with the same number, or a Send and the Recv it meets.
-Outcome CompareCalls(const RankCall& left, const RankCall& right,
-                     uint64_t sequence, const std::string& group);
+using plugins::CompareCalls;
+using plugins::RankCall;
 
 }  // namespace muonshard::loopback
 

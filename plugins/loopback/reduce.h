@@ -1,32 +1,14 @@
-// The canonical reduction of N contributions.
-//
-// Numerics     Each contribution is converted to the accumulation type (f32
-//              for f16 and bf16, else its own), folded left to right over
-//              ranks 0..N-1, scaled once if there is a scale, rounded once. So
-//              the bits do not depend on how a run is cut. Integer sums wrap. A
-//              NaN in any contribution is a NaN in min and max.
-// Memory       `out` may equal one of the inputs; it overlaps none in part.
+// The canonical fold, by the names that all of loopback uses.
 
 #ifndef PLUGINS_LOOPBACK_REDUCE_H_
 #define PLUGINS_LOOPBACK_REDUCE_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include "plugins/support/reduce.h"
 
 namespace muonshard::loopback {
 
-struct Reduction {
-  uint32_t data_type = 0;  // MUONSHARD_F32, ...
-  uint32_t kind = 0;       // MUONSHARD_SUM, ...
-  double scale = 1;        // Of MUONSHARD_SCALED_SUM.
-};
-
-// out[i] = the reduction of inputs[r][i] over r, for i in [0, count). Average
-// and scaled sum are for floating types.
-void Reduce(const Reduction& reduction,
-            std::span<const std::byte* const> inputs, size_t count,
-            std::byte* out);
+using plugins::Reduce;
+using plugins::Reduction;
 
 }  // namespace muonshard::loopback
 

@@ -39,7 +39,11 @@ LAYERS = (
     Layer(
         "plugins",
         # A plugin shares the C interface with the rest and nothing else.
-        ("collectives/plugin_abi.h", "collectives/plugin_exports.lds"),
+        (
+            "collectives/plugin_abi.h",
+            "collectives/plugin_exports.lds",
+            "plugins/support",
+        ),
         ("topology", "collectives", "testing"),
     ),
     Layer(

@@ -1,4 +1,4 @@
-#include "plugins/loopback/reduce.h"
+#include "plugins/support/reduce.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "collectives/plugin_abi.h"
-#include "plugins/loopback/half.h"
+#include "plugins/support/half.h"
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 template <typename T>
@@ -161,4 +161,4 @@ TEST(ReduceTest, TheOutputMayBeOneOfTheInputs) {
 }
 
 }  // namespace
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

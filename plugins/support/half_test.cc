@@ -1,4 +1,4 @@
-#include "plugins/loopback/half.h"
+#include "plugins/support/half.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 // One 16-bit format, with its conversions under test.
@@ -97,4 +97,4 @@ TEST(HalfTest, ANanStaysOneWithItsSign) {
 }
 
 }  // namespace
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

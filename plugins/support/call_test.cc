@@ -1,4 +1,4 @@
-#include "plugins/loopback/call.h"
+#include "plugins/support/call.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "plugins/loopback/mismatch.h"
+#include "plugins/support/mismatch.h"
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 using ::testing::HasSubstr;
@@ -317,4 +317,4 @@ TEST(CallTest, EveryTypeAndReductionHasAName) {
 }
 
 }  // namespace
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

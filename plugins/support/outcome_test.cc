@@ -1,4 +1,4 @@
-#include "plugins/loopback/outcome.h"
+#include "plugins/support/outcome.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <new>
 #include <string>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 TEST(OutcomeTest, AReportHasAllThatTheOutcomeHas) {
@@ -49,4 +49,4 @@ TEST(OutcomeTest, RanksAreListed) {
 }
 
 }  // namespace
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

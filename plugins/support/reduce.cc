@@ -1,13 +1,13 @@
-#include "plugins/loopback/reduce.h"
+#include "plugins/support/reduce.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "collectives/plugin_abi.h"
-#include "plugins/loopback/half.h"
+#include "plugins/support/half.h"
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 // How a type lies in memory and what it is folded in.
@@ -153,4 +153,4 @@ void Reduce(const Reduction& reduction,
   }
 }
 
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

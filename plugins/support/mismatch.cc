@@ -1,10 +1,10 @@
-#include "plugins/loopback/mismatch.h"
+#include "plugins/support/mismatch.h"
 
 #include <bit>
 #include <cstddef>
 #include <vector>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
@@ -101,4 +101,4 @@ Outcome CompareCalls(const RankCall& left, const RankCall& right,
           .sequence = sequence};
 }
 
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

@@ -5,13 +5,13 @@
 //              sign.
 // Cost         No branches, so that loops over these become vector code.
 
-#ifndef PLUGINS_LOOPBACK_HALF_H_
-#define PLUGINS_LOOPBACK_HALF_H_
+#ifndef PLUGINS_SUPPORT_HALF_H_
+#define PLUGINS_SUPPORT_HALF_H_
 
 #include <bit>
 #include <cstdint>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 
 inline float FloatFromBF16(uint16_t value) {
   return std::bit_cast<float>(uint32_t{value} << 16);
@@ -61,6 +61,6 @@ inline uint16_t F16FromFloat(float value) {
   return static_cast<uint16_t>(result | ((bits >> 16) & 0x8000u));
 }
 
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins
 
-#endif  // PLUGINS_LOOPBACK_HALF_H_
+#endif  // PLUGINS_SUPPORT_HALF_H_

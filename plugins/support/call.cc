@@ -1,9 +1,9 @@
-#include "plugins/loopback/call.h"
+#include "plugins/support/call.h"
 
 #include <cinttypes>
 #include <cstdio>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 namespace {
 
 constexpr const char* kKindNames[MUONSHARD_OPERATION_KINDS] = {
@@ -379,4 +379,4 @@ std::string Describe(const Call& call, uint64_t sequence,
   return text + ") of group " + Quoted(group);
 }
 
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins

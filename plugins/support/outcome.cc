@@ -1,9 +1,9 @@
-#include "plugins/loopback/outcome.h"
+#include "plugins/support/outcome.h"
 
 #include <cstddef>
 #include <cstring>
 
-namespace muonshard::loopback {
+namespace muonshard::plugins {
 
 muonshard_code Report(const Outcome& outcome, muonshard_status* status) {
   if (status == nullptr) return outcome.code;
@@ -36,4 +36,4 @@ std::string RankList(const std::vector<int32_t>& ranks) {
   return text;
 }
 
-}  // namespace muonshard::loopback
+}  // namespace muonshard::plugins
