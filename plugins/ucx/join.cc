@@ -1,0 +1,194 @@
+#include "plugins/ucx/join.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace muonshard::ucx {
+namespace {
+
+using plugins::Outcome;
+using plugins::Quoted;
+using plugins::RankList;
+
+// "ucx" and the version of this format.
+constexpr uint64_t kCardMagic = 0x7563780000000001;
+constexpr size_t kCardBytesMax = 64 * 1024;
+constexpr size_t kHostBytes = 128;
+
+struct CardHead {
+  uint64_t magic;
+  uint32_t ucx_version;
+  int32_t size;
+  int64_t process;
+  // Where process numbers mean the same: boot and namespace. Zeros at the end.
+  std::array<char, kHostBytes> host;
+};
+
+struct Card {
+  CardHead head = {};
+  std::string address;
+};
+
+uint32_t UcxVersion() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucp_get_version(&major, &minor, &release);
+  return major << 16 | minor << 8 | release;
+}
+
+std::string VersionText(uint32_t version) {
+  return std::to_string(version >> 16) + "." +
+         std::to_string(version >> 8 & 0xff) + "." +
+         std::to_string(version & 0xff);
+}
+
+std::array<char, kHostBytes> ThisHost() {
+  std::array<char, kHostBytes> host = {};
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 64> names = {};
+  // What does not fit is cut; the last byte stays zero.
+  (void)!readlink("/proc/self/ns/pid", names.data(), names.size() - 1);
+  (boot + " " + names.data()).copy(host.data(), host.size() - 1);
+  return host;
+}
+
+std::string Encode(const Card& card) {
+  std::string text(reinterpret_cast<const char*>(&card.head),
+                   sizeof(card.head));
+  return text + card.address;
+}
+
+class Joiner {
+ public:
+  explicit Joiner(const JoinArguments& arguments) : arguments_(arguments) {}
+
+  Outcome Put(const std::string& address) {
+    own_.head = {.magic = kCardMagic,
+                 .ucx_version = UcxVersion(),
+                 .size = arguments_.identity.size,
+                 .process = getpid(),
+                 .host = ThisHost()};
+    own_.address = address;
+    const std::string text = Encode(own_);
+    muonshard_status status = {};
+    const muonshard_code code = arguments_.store->put(
+        arguments_.store->context, KeyOf(arguments_.identity.rank).c_str(),
+        text.data(), text.size(), &status);
+    return code == MUONSHARD_OK ? Outcome{} : OfStore(code, status);
+  }
+
+  Outcome Get(int32_t rank, Card* card) {
+    std::string text(kCardBytesMax, '\0');
+    uint64_t bytes = 0;
+    muonshard_status status = {};
+    const muonshard_code code = arguments_.store->get(
+        arguments_.store->context, KeyOf(rank).c_str(), text.data(),
+        text.size(), &bytes, arguments_.deadline_ns, &status);
+    if (code == MUONSHARD_E_TIMEOUT) return Absent(rank);
+    if (code != MUONSHARD_OK) return OfStore(code, status);
+    if (bytes < sizeof(CardHead) || bytes > text.size()) {
+      return Differs(rank, "has a card of another version");
+    }
+    std::memcpy(&card->head, text.data(), sizeof(CardHead));
+    card->address = text.substr(sizeof(CardHead), bytes - sizeof(CardHead));
+    if (card->head.magic != own_.head.magic) {
+      return Differs(rank, "has a card of another version");
+    }
+    if (card->head.ucx_version != own_.head.ucx_version) {
+      return Differs(rank, "has UCX " + VersionText(card->head.ucx_version) +
+                               ", want " + VersionText(own_.head.ucx_version));
+    }
+    if (card->head.size != own_.head.size) {
+      return Differs(rank, "came with " + std::to_string(card->head.size) +
+                               " ranks, want " +
+                               std::to_string(own_.head.size));
+    }
+    return {};
+  }
+
+  // Whether the process of `card` is another one that can be watched.
+  bool IsNeighbour(const Card& card) const {
+    return card.head.host == own_.head.host &&
+           card.head.process != own_.head.process;
+  }
+
+ private:
+  std::string KeyOf(int32_t rank) const {
+    return arguments_.identity.name + "/ucx/" + std::to_string(rank);
+  }
+
+  Outcome OfStore(muonshard_code code, const muonshard_status& status) const {
+    return {.code = code,
+            .text = "the making of group " + Quoted(arguments_.identity.name) +
+                    ": " + status.text};
+  }
+
+  Outcome Differs(int32_t rank, const std::string& how) const {
+    return {.code = MUONSHARD_E_MISMATCH,
+            .text = "rank " + std::to_string(rank) + " of group " +
+                    Quoted(arguments_.identity.name) + " " + how,
+            .rank = rank};
+  }
+
+  // `first` did not come; who else did not?
+  Outcome Absent(int32_t first) const {
+    std::vector<int32_t> missing = {first};
+    for (int32_t rank = first + 1; rank < arguments_.identity.size; ++rank) {
+      uint64_t bytes = 0;
+      muonshard_status status = {};
+      if (arguments_.store->get(arguments_.store->context, KeyOf(rank).c_str(),
+                                nullptr, 0, &bytes, 0,
+                                &status) != MUONSHARD_OK) {
+        missing.push_back(rank);
+      }
+    }
+    return {.code = MUONSHARD_E_TIMEOUT,
+            .text = "the making of group " + Quoted(arguments_.identity.name) +
+                    ": deadline passed; missing " + RankList(missing),
+            .rank = first};
+  }
+
+  const JoinArguments& arguments_;
+  Card own_;
+};
+
+}  // namespace
+
+Outcome JoinGroup(const std::shared_ptr<Context>& context,
+                  const JoinArguments& arguments, Communicator* communicator,
+                  std::vector<PeerProcess>* processes) {
+  const int32_t size = arguments.identity.size;
+  std::unique_ptr<Worker> worker;
+  if (Outcome bad =
+          Worker::Make(context, size, &communicator->mailbox(), &worker);
+      !bad.ok()) {
+    return bad;
+  }
+  if (size > 1) {
+    std::string address;
+    if (Outcome bad = worker->Address(&address); !bad.ok()) return bad;
+    Joiner joiner(arguments);
+    if (Outcome bad = joiner.Put(address); !bad.ok()) return bad;
+    for (int32_t rank = 0; rank < size; ++rank) {
+      if (rank == arguments.identity.rank) continue;
+      Card card;
+      if (Outcome bad = joiner.Get(rank, &card); !bad.ok()) return bad;
+      if (Outcome bad = worker->Connect(rank, card.address); !bad.ok()) {
+        return bad;
+      }
+      if (joiner.IsNeighbour(card)) {
+        processes->push_back({rank, card.head.process});
+      }
+    }
+  }
+  communicator->Adopt(std::move(worker));
+  return {};
+}
+
+}  // namespace muonshard::ucx
