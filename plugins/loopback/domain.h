@@ -68,7 +68,7 @@ class Domain {
                  const std::shared_ptr<Communicator>& communicator);
   std::vector<std::shared_ptr<Communicator>> CommunicatorsOf(uint64_t task);
 
-  // The networks that plugins were opened on, by the text of the option.
+  // The networks that plugins are open on, by the text of the option.
   std::map<std::string, std::weak_ptr<NetworkClock>>& networks() {
     return networks_;
   }

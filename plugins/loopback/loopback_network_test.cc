@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "collectives/runtime/sim_scheduler.h"
+#include "collectives/runtime/split_mix64.h"
+
 namespace muonshard::testing {
 namespace {
 
@@ -233,6 +236,46 @@ TEST_P(NetworkTest, ADeadRankIsNamedWhileOthersAreUnderWay) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, NetworkTest, ::testing::ValuesIn(kThreeSeeds),
                          RuntimeCaseName);
+
+// Tasks run until they wait, but for one choice in 200.
+class SeldomSwitches : public SimScheduler {
+ public:
+  explicit SeldomSwitches(uint64_t seed) : random_(seed) {}
+
+  size_t Choose(const SimChoice& choice) override {
+    if (random_.Below(200) > 0) return DefaultChoice(choice);
+    return random_.Below(choice.candidates.size());
+  }
+
+ private:
+  SplitMix64 random_;
+};
+
+// The task of a network ends with the last plugin on it, and whoever opens the
+// next one meanwhile must not be served by that.
+TEST(NetworkOpenTest, OneIsOpenedWhileTheLastOneIsClosed) {
+  constexpr int32_t kSize = 2;
+  const auto program = [](RankContext& context) -> absl::Status {
+    for (int time = 0; time < 3; ++time) {
+      auto own = OpenOn(context, kFour);
+      if (!own.ok()) return own.status();
+      auto group = NewGroup(context, **own, kSize, absl::StrCat("group-", time),
+                            GuardDeadline(context.runtime));
+      if (!group.ok()) return group.status();
+      absl::Status s = WaitFor(context, (*group)->Barrier());
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  };
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SeldomSwitches scheduler(seed);
+    const RankRun run = RunOnRanks(
+        {.runtime = {.kind = RuntimeCase::Kind::kSim, .scheduler = &scheduler},
+         .size = kSize},
+        program);
+    EXPECT_THAT(run.results, Each(IsOk())) << "seed " << seed;
+  }
+}
 
 TEST(NetworkOnThreadsTest, AClockThatRunsByItselfIsRefused) {
   const RankRun run = RunOnRanks(

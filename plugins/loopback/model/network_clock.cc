@@ -41,21 +41,22 @@ Outcome NetworkClock::Open(const std::shared_ptr<Domain>& domain,
                 "moves when all tasks wait; this one's runs by itself"};
   }
   // Declared first, so that one that is not needed is freed without the mutex.
-  auto opened = std::make_shared<NetworkClock>(domain, network);
+  auto opened = std::make_shared<NetworkClock>(domain, text, network);
   HostLock lock(domain->mutex());
   std::weak_ptr<NetworkClock>& known = domain->networks()[text];
   if (std::shared_ptr<NetworkClock> found = known.lock(); found != nullptr) {
     opened.swap(found);
   }
   known = opened;
-  if (opened->plugins_++ == 0) opened->stop_ = false;
+  ++opened->plugins_;
   *clock = opened;
   return {};
 }
 
-NetworkClock::NetworkClock(std::shared_ptr<Domain> domain,
+NetworkClock::NetworkClock(std::shared_ptr<Domain> domain, std::string text,
                            const Network& network)
     : domain_(std::move(domain)),
+      text_(std::move(text)),
       links_(network),
       engine_(links_.Rates()),
       origin_ns_(domain_->host().Now()),
@@ -63,6 +64,9 @@ NetworkClock::NetworkClock(std::shared_ptr<Domain> domain,
 
 void NetworkClock::Close(HostLock& lock) {
   if (--plugins_ > 0) return;
+  // Whoever opens the network from here on has one of its own: this one's task
+  // is joined without the mutex, and must not be needed again.
+  domain_->networks().erase(text_);
   stop_ = true;
   domain_->Settle(lock);
   condition_.NotifyAll();

@@ -7,7 +7,7 @@
 // Threads      Everything from any task; all but Open wants the domain's mutex
 //              held.
 // Memory       Shared by the plugins that were opened on it and by groups. The
-//              domain finds it again while one of them lives.
+//              domain finds it again while one of these plugins is open.
 
 #ifndef PLUGINS_LOOPBACK_MODEL_NETWORK_CLOCK_H_
 #define PLUGINS_LOOPBACK_MODEL_NETWORK_CLOCK_H_
@@ -45,7 +45,8 @@ class NetworkClock : public std::enable_shared_from_this<NetworkClock> {
   // Ends the task with the last plugin. Blocks.
   void Close(HostLock& lock);
 
-  NetworkClock(std::shared_ptr<Domain> domain, const Network& network);
+  NetworkClock(std::shared_ptr<Domain> domain, std::string text,
+               const Network& network);
   NetworkClock(const NetworkClock&) = delete;
   NetworkClock& operator=(const NetworkClock&) = delete;
 
@@ -72,6 +73,7 @@ class NetworkClock : public std::enable_shared_from_this<NetworkClock> {
   double Now() const;  // Since origin_ns_.
 
   const std::shared_ptr<Domain> domain_;
+  const std::string text_;
   const Links links_;
   FlowEngine engine_;  // Its time begins at origin_ns_.
   const int64_t origin_ns_;
