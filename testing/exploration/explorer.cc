@@ -24,19 +24,24 @@ namespace {
 constexpr uint64_t kLengthFactor = 50;
 // Below which a short program's length says little.
 constexpr uint64_t kLengthMin = 10'000;
+// Of a run whose length is to be learnt: hundreds of ranks, not one that goes
+// round in circles for long.
+constexpr uint64_t kUnknownLengthMax = 50'000'000;
 // Runs of a shrinking that may end by the limit on a run, each of which takes
 // as long: they leave out all but a 256th of a trace if each fails again.
 constexpr int64_t kKilledRunsMax = 8;
 // Runs of one process between two looks at what all have found.
 constexpr uint64_t kRoundSeeds = 64;
 
-// `length`: about how many choices a run makes.
+// `length`: about how many choices a run makes; 0: nobody knows.
 RecordedRun RunOnce(const Experiment& experiment, uint64_t seed,
                     SimScheduler& scheduler, uint64_t length) {
   SimTraceRecorder recorder(scheduler);
   ExploredRun run = experiment.Run(
       {.scheduler = recorder,
-       .choice_count_max = kLengthFactor * std::max(length, kLengthMin)},
+       .choice_count_max = length == 0
+                               ? kUnknownLengthMax
+                               : kLengthFactor * std::max(length, kLengthMin)},
       seed);
   RecordedRun recorded = {.seed = seed,
                           .result = std::move(run.result),

@@ -1,5 +1,9 @@
 #include "tools/explorer/explore_command.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -27,6 +31,7 @@ using testing::TraceFile;
 constexpr int kHeld = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+constexpr int kAnotherRun = 3;
 
 int Refuse(const absl::Status& status, std::ostream& errors) {
   errors << "explore: " << status.message() << "\n";
@@ -60,7 +65,8 @@ absl::Status KeepTrace(const Experiment& experiment, const ExploreFlags& flags,
   if (!written.ok() || flags.shrink_runs == 0) return written;
   const RecordedRun shortest = testing::Shrink(
       experiment, failed, flags.shrink_runs, flags.search.run_limit);
-  out << "  shrunk: " << TraceText(shortest) << std::endl;
+  out << "  shrunk: " << TraceText(shortest) << ": " << shortest.result
+      << std::endl;
   return write(shortest);
 }
 
@@ -69,13 +75,20 @@ int Search(const ExperimentFactory& new_experiment, const ExploreFlags& flags,
   absl::StatusOr<std::unique_ptr<Experiment>> experiment =
       new_experiment(flags.experiment);
   if (!experiment.ok()) return Refuse(experiment.status(), errors);
+  // A failure that took hours to find must not be lost for want of a folder.
+  if (access(flags.traces_folder.c_str(), W_OK | X_OK) != 0) {
+    return Refuse(absl::InvalidArgumentError(absl::StrCat(
+                      "--traces: want a folder to write to, got ",
+                      flags.traces_folder, ": ", std::strerror(errno))),
+                  errors);
+  }
   out << "explore: " << ExperimentFlags(flags.experiment) << "\n";
   absl::StatusOr<ExploreSummary> summary =
       testing::Explore(**experiment, flags.search);
   if (!summary.ok()) return Refuse(summary.status(), errors);
   for (const RecordedRun& failed : summary->failures) {
     const absl::Status kept = KeepTrace(**experiment, flags, failed, out);
-    if (!kept.ok()) return Refuse(kept, errors);
+    if (!kept.ok()) errors << "explore: " << kept.message() << "\n";
   }
   const int64_t failure_count = summary->failure_count;
   out << summary->run_count << " runs of " << summary->distinct_count
@@ -119,6 +132,7 @@ int RunTrace(const ExperimentFactory& new_experiment, const ExploreFlags& flags,
                     SameResult(run.result, file->run.result);
   out << (same ? "the same run as recorded, choice for choice\n"
                : "another run than recorded: has the program changed since?\n");
+  if (!same) return kAnotherRun;
   return run.result.ok() ? kHeld : kFailed;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -115,7 +116,8 @@ TEST(ExploreCommand, AFailingSeedIsShownKeptShrunkAndReplayed) {
   EXPECT_THAT(ended.out,
               AllOf(HasSubstr("failed: DATA_LOSS: broken\n"),
                     HasSubstr(" deviations in 100 choices\n"),
-                    HasSubstr("shrunk: 1 deviations in 100 choices\n"),
+                    HasSubstr("shrunk: 1 deviations in 100 choices: "
+                              "DATA_LOSS: broken\n"),
                     HasSubstr("1 failed\n"), HasSubstr("hash of all traces")));
   EXPECT_EQ(ended.errors, "");
 
@@ -158,14 +160,31 @@ TEST(ExploreCommand, ASeedThatHangsIsKilledAndItsReplayToo) {
                                HasSubstr("the same run as recorded")));
 }
 
-TEST(ExploreCommand, ATraceThatCannotBeWrittenIsAnError) {
+TEST(ExploreCommand, TracesWithoutAFolderAreRefusedBeforeTheSearch) {
   const Ended ended =
       ExploredFragile(false, {"--seeds=20", "--traces=/nowhere/at/all"});
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.out, HasSubstr("failed: DATA_LOSS: broken"));
+  EXPECT_EQ(ended.out, "");
+  EXPECT_THAT(ended.errors, AllOf(StartsWith("explore: --traces"),
+                                  HasSubstr("/nowhere/at/all: No such file")));
+}
+
+TEST(ExploreCommand, ATraceThatCannotBeWrittenIsAnErrorBesideTheFailure) {
+  const std::string traces =
+      absl::StrCat(::testing::TempDir(), "/taken_traces");
+  // What is to be a file is a folder.
+  for (int seed = 0; seed <= 20; ++seed) {
+    std::filesystem::create_directories(
+        absl::StrCat(traces, "/muonshard-trace-", seed, ".txt"));
+  }
+  const Ended ended =
+      ExploredFragile(false, {"--seeds=20", absl::StrCat("--traces=", traces)});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("failed: DATA_LOSS: broken"),
+                               HasSubstr("hash of all traces: ")));
   EXPECT_THAT(ended.errors,
               AllOf(StartsWith("explore: "), HasSubstr("--traces"),
-                    HasSubstr("/nowhere/at/all/muonshard-trace-")));
+                    HasSubstr("/muonshard-trace-")));
 }
 
 TEST(ExploreCommand, FaultsThatCannotHappenAreErrorsOfUse) {
@@ -215,7 +234,7 @@ TEST(ExploreCommand, AReplayOfAnotherProgramSaysSo) {
   const std::string path =
       WriteTemporary("invented.txt", ToText(InventedTrace()));
   const Ended ended = Explored({"--replay", path});
-  EXPECT_EQ(ended.code, 0) << ended.out << ended.errors;
+  EXPECT_EQ(ended.code, 3) << ended.out << ended.errors;
   EXPECT_THAT(ended.out, AllOf(HasSubstr(kSmall), HasSubstr("seed 3"),
                                HasSubstr("another run than recorded")));
 }
