@@ -68,6 +68,11 @@ class RatiosTest(unittest.TestCase):
             ratios.ratio_text(figure(3, 4, 5), figure(1, 2, 2)), "2.00"
         )
 
+    def test_a_ratio_of_leasts_leaves_out_what_interrupts(self):
+        text = ratios.ratio_of_leasts_text(figure(3, 90, 80), figure(2, 3, 4))
+        self.assertEqual(text, "1.50")
+        self.assertEqual(ratios.ratio_of_leasts_text(figure(3), None), "-")
+
     def test_a_share_of_the_ceiling_is_speed_over_speed(self):
         self.assertEqual(ratios.share_text(figure(8), figure(10)), "80 %")
         self.assertEqual(ratios.share_text(None, figure(10)), "-")
@@ -87,11 +92,11 @@ class RatiosTest(unittest.TestCase):
         self.assertEqual(
             [text.strip() for text in table[2].split("|")[1:-1]],
             ["all_reduce", "1 KiB", "quick", "2 (2 to 2)", "1 (1 to 1)"]
-            + ["0.50", "100 %"],
+            + ["0.50", "0.50", "100 %"],
         )
         self.assertEqual(
             [text.strip() for text in table[3].split("|")[1:-1]],
-            ["all_gather", "1 MiB", "none", "-", "9 (9 to 9)", "-", "-"],
+            ["all_gather", "1 MiB", "none", "-", "9 (9 to 9)", "-", "-", "-"],
         )
         every = ratios.figure_table(cells, figures, ROLES, 2).splitlines()
         self.assertEqual(len(every), 2 + 5)
