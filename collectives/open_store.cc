@@ -8,6 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "collectives/tcp/socket.h"
+#include "collectives/tcp_store.h"
 
 namespace muonshard {
 namespace {
@@ -78,18 +80,15 @@ absl::StatusOr<StoreAddress> ParseStoreAddress(absl::string_view address) {
 
 std::string ToString(const StoreAddress& address) {
   if (address.host.empty()) return absl::StrCat("file:", address.folder);
-  const bool is_ipv6 = absl::StrContains(address.host, ":");
-  return absl::StrCat("tcp:", is_ipv6 ? "[" : "", address.host,
-                      is_ipv6 ? "]:" : ":", address.port);
+  return absl::StrCat("tcp:", HostAndPort(address.host, address.port));
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(Runtime& runtime,
                                                  const StoreAddress& address,
-                                                 absl::string_view,
-                                                 absl::Time) {
+                                                 absl::string_view secret,
+                                                 absl::Time deadline) {
   if (address.host.empty()) return NewFileStore(runtime, address.folder);
-  return absl::UnimplementedError(
-      absl::StrCat("no store is served over ", ToString(address)));
+  return ConnectTcpStore(runtime, address.host, address.port, secret, deadline);
 }
 
 }  // namespace muonshard

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/runtime/threads_runtime.h"
+#include "collectives/tcp_store.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard {
@@ -89,6 +90,24 @@ TEST(OpenStore, OfAFolderNeedsNoSecret) {
   ASSERT_THAT(other, IsOk());
   ASSERT_THAT((*one)->Put("key", "value"), IsOk());
   EXPECT_EQ(*(*other)->Get("key", absl::InfinitePast()), "value");
+}
+
+TEST(OpenStore, OfAHostConnectsWithTheSecret) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const std::string secret = "a secret of this test";
+  const auto server = TcpStoreServer::Listen(*runtime, {.secret = secret});
+  ASSERT_THAT(server, IsOk());
+  const absl::StatusOr<StoreAddress> address =
+      ParseStoreAddress(absl::StrCat("tcp:localhost:", (*server)->port()));
+  ASSERT_THAT(address, IsOk());
+  const absl::Time deadline = runtime->Now() + absl::Seconds(60);
+  const auto store = OpenStore(*runtime, *address, secret, deadline);
+  ASSERT_THAT(store, IsOk());
+  EXPECT_EQ(*(*store)->Add("count", 3), 3);
+  EXPECT_THAT(OpenStore(*runtime, *address, "the secret of another", deadline),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(OpenStore(*runtime, *address, "", deadline),
+              StatusIs(absl::StatusCode::kInvalidArgument, "secret"));
 }
 
 }  // namespace

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "collectives/runtime/sim_runtime.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "collectives/store.h"
+#include "collectives/tcp_store.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard {
@@ -39,6 +41,8 @@ struct StoreCase {
   std::string name;
   // Makes a handle for each of `count` users of one store.
   std::function<std::vector<std::shared_ptr<Store>>(Runtime&, int count)> make;
+  // Waits in the system, and so on threads only.
+  bool real_time = false;
 };
 
 std::vector<std::shared_ptr<Store>> InProcess(Runtime& runtime, int count) {
@@ -66,15 +70,40 @@ std::vector<std::shared_ptr<Store>> FileStores(Runtime& runtime, int count) {
   return stores;
 }
 
+// What a server serves to one client, or to one for each user. The last of
+// them takes the server along.
+std::vector<std::shared_ptr<Store>> TcpStores(Runtime& runtime, int clients) {
+  const std::string secret = "a secret of this test";
+  absl::StatusOr<std::shared_ptr<TcpStoreServer>> server =
+      TcpStoreServer::Listen(runtime, {.secret = secret});
+  EXPECT_THAT(server, IsOk());
+  std::vector<std::shared_ptr<Store>> stores;
+  for (int i = 0; i < clients; ++i) {
+    absl::StatusOr<std::unique_ptr<Store>> store =
+        ConnectTcpStore(runtime, "127.0.0.1", (*server)->port(), secret,
+                        runtime.Now() + absl::Seconds(60));
+    EXPECT_THAT(store, IsOk());
+    stores.emplace_back(store->release(),
+                        [server = *server](Store* served) { delete served; });
+  }
+  return stores;
+}
+
+std::vector<std::shared_ptr<Store>> OneTcpStore(Runtime& runtime, int count) {
+  return std::vector<std::shared_ptr<Store>>(static_cast<size_t>(count),
+                                             TcpStores(runtime, 1)[0]);
+}
+
 class StoreTest : public ::testing::TestWithParam<StoreCase> {
  protected:
-  // Runs `test` on both runtimes.
+  // Runs `test` on both runtimes, where the store can be on both.
   void OnBothRuntimes(const std::function<void(Runtime&)>& test) {
     {
       SCOPED_TRACE("threads");
       const std::unique_ptr<Runtime> threads = NewThreadsRuntime();
       test(*threads);
     }
+    if (GetParam().real_time) return;
     SCOPED_TRACE("sim");
     const std::unique_ptr<SimRuntime> sim = SimRuntime::Create({.seed = 1});
     EXPECT_THAT(sim->Run([&] { test(*sim); }), IsOk());
@@ -227,7 +256,9 @@ INSTANTIATE_TEST_SUITE_P(
     Stores, StoreTest,
     ::testing::Values(StoreCase{"InProcess", InProcess},
                       StoreCase{"OneFileStore", OneFileStore},
-                      StoreCase{"FileStores", FileStores}),
+                      StoreCase{"FileStores", FileStores},
+                      StoreCase{"OneTcpStore", OneTcpStore, true},
+                      StoreCase{"TcpStores", TcpStores, true}),
     [](const TestParamInfo<StoreCase>& test) { return test.param.name; });
 
 }  // namespace

@@ -2,7 +2,8 @@
 // any host.
 //
 // In this file
-//   secret    a text that all processes of a job share and nobody else knows;
+//   secret    a random text that all processes of a job share and nobody else
+//   knows;
 //             both sides prove that they know it and neither sends it
 //   goodbye   what a client says before it closes its connection
 //
@@ -16,17 +17,22 @@
 //              kPermissionDenied: the other side does not know the secret.
 //              kFailedPrecondition: it speaks another version of the protocol.
 //              kResourceExhausted: a limit of the server's; nothing changed.
+//              kUnimplemented: the simulated runtime; sockets need real time.
 //              After a Get that ended at its deadline a client goes on as if
-//              it had not been asked.
+//              it had not been asked. A server that is silent ends a Get within
+//              5 s of its deadline, and a Put or an Add after 30 s. A client
+//              that has lost its server does not come back: every call,
+//              those under way too, ends with kUnavailable.
 // Security     A stranger, or a process of another job, who connects changes
 //              nothing, sees nothing, is logged once, and holds a place for at
-//              most `stranger_timeout`. What is stored travels in the clear:
-//              the store is for addresses, not for secrets.
+//              most `stranger_timeout`. Both sides prove by HMAC-SHA256 over
+//              fresh nonces; see collectives/tcp/store_proof.h. What is stored
+//              travels in the clear, and whoever can change bytes on the way
+//              can change it: the store is for addresses, not for secrets.
 
 #ifndef COLLECTIVES_TCP_STORE_H_
 #define COLLECTIVES_TCP_STORE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,17 +43,9 @@
 #include "absl/time/time.h"
 #include "collectives/runtime/runtime.h"
 #include "collectives/store.h"
+#include "collectives/tcp/store_limits.h"
 
 namespace muonshard {
-
-struct TcpStoreLimits {
-  size_t value_bytes_max = size_t{1} << 20;
-  size_t key_count_max = size_t{1} << 20;  // Of values and counters together.
-  size_t stored_bytes_max = size_t{1} << 30;  // Of keys and values together.
-  int32_t client_count_max = 65536;           // That know the secret.
-  int32_t stranger_count_max = 256;           // That have yet to prove it.
-  absl::Duration stranger_timeout = absl::Seconds(10);
-};
 
 struct TcpStoreOptions {
   // The name or number of an address of this host: only through its interface
@@ -74,8 +72,10 @@ class TcpStoreServer {
                                        absl::Time deadline) = 0;
 };
 
-// Tries until `deadline`, so that clients may start before the server.
-// Destroying the store says goodbye.
+// Tries until `deadline`, so that clients may start before the server; a host
+// that does not exist is told at once. Looking up its name is the business of
+// the system's resolver, and may take longer: see resolv.conf(5).
+// Destroying the store says goodbye; no call may be under way.
 absl::StatusOr<std::unique_ptr<Store>> ConnectTcpStore(Runtime& runtime,
                                                        absl::string_view host,
                                                        uint16_t port,

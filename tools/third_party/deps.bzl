@@ -9,6 +9,7 @@ _SYSTEM = {
     "googletest": "//tools/third_party:googletest.BUILD",
     "nlohmann_json": "//tools/third_party:nlohmann_json.BUILD",
     "openblas": "//tools/third_party:openblas.BUILD",
+    "openssl": "//tools/third_party:openssl.BUILD",
     "torch": "//tools/third_party:torch.BUILD",
 }
 
