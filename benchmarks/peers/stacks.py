@@ -130,9 +130,9 @@ class OpenMpi(Stack):
         compile_program(["mpicc.openmpi"], sources, self.program)
 
     def commands(self, ranks, transport, folder, flags):
-        layers = ["--mca", "btl"]
+        layers = ["--mca", "pml", "ob1", "--mca", "btl"]
         if transport == "shm":
-            layers += ["self,vader", "--mca", "pml", "ob1"]
+            layers += ["self,vader"]
         else:
             layers += ["self,tcp", "--mca", "btl_tcp_if_include", "lo"]
         # There are fewer cores than ranks; a job of root's is asked for twice.
