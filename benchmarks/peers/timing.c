@@ -322,9 +322,13 @@ int TimingRun(const TimingStack* stack, const TimingOptions* options) {
   }
   float* in = Allocate(stack, bytes_max);
   float* out = Allocate(stack, bytes_max);
-  if (!in || !out) return 1;
-  for (size_t i = 0; i < options->cell_count; ++i) {
-    if (TimeCell(stack, options, options->cells[i], in, out)) return 1;
+  int result = !in || !out;
+  for (size_t i = 0; !result && i < options->cell_count; ++i) {
+    result = TimeCell(stack, options, options->cells[i], in, out);
   }
-  return 0;
+  if (!stack->allocate) {
+    free(in);
+    free(out);
+  }
+  return result;
 }
