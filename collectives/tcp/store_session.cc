@@ -51,14 +51,12 @@ bool TcpStoreSession::ReadHandshake() {
   const bool has_greeted = !said_.empty();
   const size_t want = has_greeted ? kStoreProofBytes : kStoreGreetingBytes;
   if (input_.size() < want) return false;
-  // It cannot have more to say before it has heard the answer.
-  if (input_.size() > want) {
-    Break(absl::InvalidArgumentError("it sent more than a greeting"));
-    return false;
-  }
-  const std::string bytes(input_.bytes());
+  const std::string bytes(input_.bytes().substr(0, want));
   input_.Drop(want);
-  if (has_greeted) {
+  if (!input_.empty()) {
+    // It cannot have more to say before it has heard the answer.
+    Break(absl::InvalidArgumentError("it says more than it was asked"));
+  } else if (has_greeted) {
     JudgeProof(bytes);
   } else {
     JudgeGreeting(bytes);
