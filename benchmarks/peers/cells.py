@@ -22,7 +22,12 @@ def cell_flags(cells):
 
 
 class Job:
-    """The processes of one run, each the head of a session of its own."""
+    """The processes of one run, each the head of a process group of its own.
+
+    All stay in the session of the script, as ranks of a launcher stay in its:
+    Linux shares cores out among sessions first (autogroups), and a rank that
+    yields would not yield to one of another session.
+    """
 
     def __init__(self, commands, folder):
         self.said = open(os.path.join(folder, "stderr"), "w+", encoding="utf-8")
@@ -36,7 +41,7 @@ class Job:
                     stdin=subprocess.DEVNULL,
                     stdout=self.said if self.processes else subprocess.PIPE,
                     stderr=self.said,
-                    start_new_session=True,
+                    process_group=0,
                 )
             )
         self.output = self.processes[0].stdout
@@ -73,7 +78,7 @@ class Job:
         """Ends what still runs, and says what the job said last."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             for process in self.processes:
-                # Until it is reaped its session cannot be another's.
+                # Until it is reaped its group cannot be another's.
                 if process.poll() is None:
                     os.killpg(process.pid, signal_number)
             self.wait(_GRACE_S)
