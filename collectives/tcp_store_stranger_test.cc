@@ -1,5 +1,5 @@
-// Who may not, or no longer, talk to a TCP store: strangers, clients that break
-// the protocol, and servers that are none.
+// Who may not, or no longer, talk to the server of a TCP store: strangers, and
+// clients that break the protocol.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,7 +20,6 @@
 #include "collectives/runtime/threads_runtime.h"
 #include "collectives/tcp/socket.h"
 #include "collectives/tcp/store_handshake.h"
-#include "collectives/tcp/store_proof.h"
 #include "collectives/tcp/store_protocol.h"
 #include "collectives/tcp_store.h"
 #include "collectives/testing/recording_runtime.h"
@@ -302,95 +300,6 @@ TEST_F(StrangerTest, AServerWithoutDescriptorsServesOnAndAcceptsAgain) {
   }
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(*Connect()->Add("count", 1), 2);
-}
-
-// Answers one connection with what `answer` makes of what was read, then with
-// `last` when more is read.
-absl::Status PretendToServe(
-    Runtime& runtime, const Descriptor& listening, absl::Time deadline,
-    const std::vector<std::function<std::string(const std::string&)>>&
-        answers) {
-  if (!WaitToRead(runtime, listening, deadline)) {
-    return absl::DeadlineExceededError("nobody came");
-  }
-  std::string address;
-  const absl::StatusOr<Descriptor> socket = AcceptFrom(listening, &address);
-  if (!socket.ok()) return socket.status();
-  std::string heard;
-  for (const auto& answer : answers) {
-    char buffer[4096];
-    if (!WaitToRead(runtime, *socket, deadline)) break;
-    heard.append(buffer, ReadSome(*socket, buffer, sizeof(buffer)).bytes);
-    const std::string said = answer(heard);
-    SendSome(*socket, said);
-    heard += said;
-  }
-  // Until the client has had enough.
-  WaitToRead(runtime, *socket, deadline);
-  return absl::OkStatus();
-}
-
-class FalseServerTest : public StrangerTest {
- protected:
-  using Answer = std::function<std::string(const std::string&)>;
-
-  // What a client finds at a server that gives these answers.
-  absl::Status ConnectTo(const std::vector<Answer>& answers,
-                         absl::Duration timeout) {
-    const auto listening = ListenOn(kHost, 0);
-    EXPECT_THAT(listening, IsOk());
-    return RunRanks(runtime_, 2, [&](Rank rank) -> absl::Status {
-      if (rank == Rank{0}) {
-        return PretendToServe(runtime_, *listening, Guard(), answers);
-      }
-      return ConnectTcpStore(runtime_, kHost, PortOf(*listening), kSecret,
-                             runtime_.Now() + timeout)
-          .status();
-    })[1];
-  }
-
-  const Answer greet_ = [](const std::string&) {
-    return EncodeGreeting(StoreSide::kServer,
-                          std::string(kStoreNonceBytes, 's'));
-  };
-};
-
-TEST_F(FalseServerTest, WithoutTheSecretIsFoundOut) {
-  const auto welcome = [](const std::string& heard) {
-    const std::string proof =
-        StoreProof("a secret of another job", StoreSide::kServer, heard);
-    return EncodeVerdict({.proof = proof});
-  };
-  EXPECT_THAT(ConnectTo({greet_, welcome}, absl::Seconds(60)),
-              StatusIs(absl::StatusCode::kPermissionDenied,
-                       "does not know the secret"));
-}
-
-TEST_F(FalseServerTest, OfAnotherVersionOrKindIsTold) {
-  const auto other_version = [this](const std::string& heard) {
-    std::string greeting = greet_(heard);
-    greeting[8] = 9;
-    return greeting;
-  };
-  EXPECT_THAT(ConnectTo({other_version}, absl::Seconds(60)),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "version 9"));
-  const auto web = [](const std::string&) {
-    return "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
-  };
-  EXPECT_THAT(ConnectTo({web}, absl::Seconds(60)),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "no store"));
-  const auto garbage = [](const std::string&) {
-    return std::string(kStoreVerdictBytes, '\xff');
-  };
-  EXPECT_THAT(ConnectTo({greet_, garbage}, absl::Seconds(60)),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-}
-
-TEST_F(FalseServerTest, ThatIsSilentIsUnavailableAtTheDeadline) {
-  EXPECT_THAT(ConnectTo({}, absl::Milliseconds(30)),
-              StatusIs(absl::StatusCode::kUnavailable, "does not answer"));
-  EXPECT_THAT(ConnectTo({greet_}, absl::Milliseconds(30)),
-              StatusIs(absl::StatusCode::kUnavailable, "does not answer"));
 }
 
 }  // namespace
