@@ -3,9 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -127,6 +131,40 @@ TEST_F(SocketTest, AnAddressOfAnotherHostCannotBeListenedOn) {
   // Of a network that is for documents alone.
   EXPECT_THAT(ListenOn("192.0.2.1", 0),
               StatusIs(absl::StatusCode::kUnavailable, "192.0.2.1:0"));
+}
+
+TEST_F(SocketTest, AHostThatSwallowsEverythingIsUnavailableAtTheDeadline) {
+  // Room for one connection that nobody accepts; what comes then is dropped.
+  const Descriptor full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(full.number(), reinterpret_cast<const sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(listen(full.number(), 0), 0);
+  std::vector<Descriptor> waiting;
+  absl::Status ended;
+  while (ended.ok() && waiting.size() < 100) {
+    auto client = ConnectTo(*runtime_, "127.0.0.1", PortOf(full), Soon());
+    ended = client.status();
+    if (client.ok()) waiting.push_back(*std::move(client));
+  }
+  EXPECT_THAT(ended, StatusIs(absl::StatusCode::kUnavailable, "timed out"));
+}
+
+// The kernel hands out ports in turns, every other one of 28,000, so that
+// within so many attempts one of them begins at the port that it wants to
+// reach.
+TEST_F(SocketTest, NobodyIsConnectedToItself) {
+  constexpr int kAttempts = 16000;
+  uint16_t port = 45002;
+  while (!ListenOn("127.0.0.1", port).ok()) port += 2;
+  for (int i = 0; i < kAttempts; ++i) {
+    ASSERT_THAT(ConnectTo(*runtime_, "127.0.0.1", port, Guard()),
+                StatusIs(absl::StatusCode::kUnavailable, "refused"))
+        << i;
+  }
 }
 
 TEST_F(SocketTest, AHostThatCannotBeIsNotFound) {
