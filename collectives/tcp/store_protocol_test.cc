@@ -134,9 +134,10 @@ TEST(StoreProtocol, ACutFrameIsRefusedOrHasAShorterText) {
   for (const StoreRequest& request : SomeRequests()) {
     const std::string bytes = EncodeRequest(request).substr(4);
     for (size_t size = 0; size < bytes.size(); ++size) {
-      const auto parsed = ParseRequest(bytes.substr(0, size));
+      const std::string cut = bytes.substr(0, size);
+      const auto parsed = ParseRequest(cut);
       if (parsed.ok()) {
-        EXPECT_EQ(EncodeRequest(*parsed).substr(4), bytes.substr(0, size));
+        EXPECT_EQ(EncodeRequest(*parsed).substr(4), cut);
       }
       if (size < 9) {
         EXPECT_THAT(parsed, StatusIs(kBad)) << size;
@@ -146,9 +147,10 @@ TEST(StoreProtocol, ACutFrameIsRefusedOrHasAShorterText) {
   for (const StoreReply& reply : SomeReplies()) {
     const std::string bytes = EncodeReply(reply).substr(4);
     for (size_t size = 0; size < bytes.size(); ++size) {
-      const auto parsed = ParseReply(bytes.substr(0, size));
+      const std::string cut = bytes.substr(0, size);
+      const auto parsed = ParseReply(cut);
       if (parsed.ok()) {
-        EXPECT_EQ(EncodeReply(*parsed).substr(4), bytes.substr(0, size));
+        EXPECT_EQ(EncodeReply(*parsed).substr(4), cut);
       }
       if (size < 9) {
         EXPECT_THAT(parsed, StatusIs(kBad)) << size;
