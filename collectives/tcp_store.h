@@ -66,8 +66,9 @@ class TcpStoreServer {
 
   virtual uint16_t port() const = 0;
 
-  // Waits until `client_count` clients have said goodbye or were lost, since
-  // the server began. kDeadlineExceeded says how many are left.
+  // Waits until `client_count` clients have said goodbye or were lost (of which
+  // the log tells), since the server began. kDeadlineExceeded says how many are
+  // left.
   virtual absl::Status WaitForGoodbyes(int32_t client_count,
                                        absl::Time deadline) = 0;
 };

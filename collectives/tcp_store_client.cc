@@ -234,9 +234,9 @@ class TcpStore final : public Store {
 
   void Break(absl::string_view why) {
     broken_ = absl::UnavailableError(absl::StrCat(name_, " ", why));
-    // Ends the wait of the task that reads for all, too.
+    // Ends the wait of the task that reads for all. The others learn of it one
+    // from the other, as each hands over.
     ShutDown(socket_);
-    for (const auto& [id, call] : calls_) call.changed->NotifyOne();
   }
 
   void SayGoodbye() {
@@ -247,11 +247,6 @@ class TcpStore final : public Store {
     while (broken_.ok() && !outgoing_.empty() &&
            WaitToWrite(runtime_, socket_, deadline)) {
       Flush();
-    }
-    // Until the server has closed its end: a connection that is closed with
-    // something unread takes back what was sent.
-    while (broken_.ok() && WaitToRead(runtime_, socket_, deadline)) {
-      ReadReplies();
     }
   }
 

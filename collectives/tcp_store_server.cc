@@ -73,6 +73,10 @@ class Server final : public TcpStoreServer {
     [[maybe_unused]] const ssize_t written =
         write(stop_.number(), &one, sizeof(one));
     task_->Join();
+    if (lost_count_ > 1) {
+      runtime_.Log(kLogWarning, absl::StrCat(name_, ": lost ", lost_count_ - 1,
+                                             " more clients"));
+    }
   }
 
   uint16_t port() const override { return port_; }
@@ -250,15 +254,30 @@ class Server final : public TcpStoreServer {
     if (strangers_.erase(id) > 0) {
       strangers_log_.Note(connection.address, why);
     } else {
-      if (connection.session.state() == TcpStoreSession::State::kBroken) {
-        runtime_.Log(kLogError, absl::StrCat(name_, ": ended a client at ",
-                                             connection.address, ": ", why));
-      }
+      LogEndOfClient(connection, why);
       const MutexLock lock(*mutex_);
       ++gone_count_;
       changed_->NotifyAll();
     }
     connections_.erase(id);
+  }
+
+  void LogEndOfClient(const Connection& connection, absl::string_view why) {
+    switch (connection.session.state()) {
+      case TcpStoreSession::State::kGoodbye:
+        return;
+      case TcpStoreSession::State::kBroken:
+        runtime_.Log(kLogError, absl::StrCat(name_, ": ended a client at ",
+                                             connection.address, ": ", why));
+        return;
+      default:
+        break;
+    }
+    // When one process of a job dies, the others are often ended too.
+    if (++lost_count_ > 1) return;
+    runtime_.Log(kLogWarning,
+                 absl::StrCat(name_, ": lost a client at ", connection.address,
+                              " that said no goodbye: ", why));
   }
 
   Runtime& runtime_;
@@ -275,6 +294,7 @@ class Server final : public TcpStoreServer {
   const std::unique_ptr<char[]> read_buffer_{new char[kReadBytesMax]};
   bool is_stopped_ = false;
   bool has_paused_ = false;
+  int64_t lost_count_ = 0;
   absl::Time accept_again_ = absl::InfiniteFuture();
   StrangerLog strangers_log_;
   TcpStoreJob job_;  // Outlives the sessions.

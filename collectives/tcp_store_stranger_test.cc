@@ -271,10 +271,20 @@ TEST_F(StrangerTest, AClientThatBreaksTheProtocolEndsAlone) {
   EXPECT_EQ(*store->Get("key", absl::InfinitePast()), "value");
 }
 
-TEST_F(StrangerTest, AClientThatIsLostCountsAsGone) {
+TEST_F(StrangerTest, ClientsThatAreLostCountAsGoneAndAreLoggedOnce) {
   Listen();
-  { const Descriptor lost = EnterBare(); }
-  EXPECT_THAT(server_->WaitForGoodbyes(1, Guard()), IsOk());
+  for (int i = 1; i <= 3; ++i) {
+    { const Descriptor lost = EnterBare(); }
+    EXPECT_THAT(server_->WaitForGoodbyes(i, Guard()), IsOk());
+  }
+  EXPECT_THAT(LastLines(), ElementsAre(HasSubstr("lost a client at 127.0.0.1"),
+                                       HasSubstr("lost 2 more clients")));
+}
+
+TEST_F(StrangerTest, AClientThatSaysGoodbyeIsNotLost) {
+  Listen();
+  for (int i = 0; i < 20; ++i) Connect()->Put("key", "value").IgnoreError();
+  EXPECT_THAT(server_->WaitForGoodbyes(20, Guard()), IsOk());
   EXPECT_THAT(LastLines(), IsEmpty());
 }
 
@@ -297,6 +307,12 @@ TEST_F(StrangerTest, AServerWithoutDescriptorsServesOnAndAcceptsAgain) {
     EXPECT_THAT(LinesUntil("accepts nobody now"),
                 ElementsAre(HasSubstr("Too many open files")));
     EXPECT_EQ(*store->Add("count", 1), 1);
+    // The task that serves reads the clock each time that it wakes: ten times a
+    // second, not all the time.
+    const int64_t before = runtime_.now_count();
+    EXPECT_THAT(store->Get("key", runtime_.Now() + absl::Milliseconds(250)),
+                StatusIs(absl::StatusCode::kDeadlineExceeded));
+    EXPECT_LT(runtime_.now_count(), before + 100);
   }
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(*Connect()->Add("count", 1), 2);

@@ -306,19 +306,5 @@ TEST_F(TcpStoreTest, GoodbyesAreAwaited) {
               Each(IsOk()));
 }
 
-// A client that hears its last reply only after its goodbye was sent.
-TEST_F(TcpStoreTest, AGoodbyeArrivesWhateverIsUnread) {
-  const auto server = Listen();
-  for (int i = 0; i < 20; ++i) {
-    const auto putter = Connect(*server);
-    auto leaver = Connect(*server);
-    const std::string key = absl::StrCat("key/", i);
-    EXPECT_THAT(leaver->Get(key, absl::InfinitePast()),
-                StatusIs(absl::StatusCode::kDeadlineExceeded));
-    EXPECT_THAT(putter->Put(key, std::string(100000, 'v')), IsOk());
-  }
-  EXPECT_THAT(server->WaitForGoodbyes(40, Guard()), IsOk());
-}
-
 }  // namespace
 }  // namespace muonshard

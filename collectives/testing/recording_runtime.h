@@ -1,8 +1,10 @@
-// A Runtime that acts like another and keeps what is logged.
+// A Runtime that acts like another, keeps what is logged, and counts how often
+// its clock is read.
 
 #ifndef COLLECTIVES_TESTING_RECORDING_RUNTIME_H_
 #define COLLECTIVES_TESTING_RECORDING_RUNTIME_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,7 +29,12 @@ class RecordingRuntime final : public Runtime {
     return std::exchange(lines_, {});
   }
 
-  absl::Time Now() override { return inner_->Now(); }
+  int64_t now_count() const { return now_count_; }
+
+  absl::Time Now() override {
+    ++now_count_;
+    return inner_->Now();
+  }
   std::unique_ptr<Mutex> NewMutex() override { return inner_->NewMutex(); }
   std::unique_ptr<Condition> NewCondition() override {
     return inner_->NewCondition();
@@ -47,6 +54,7 @@ class RecordingRuntime final : public Runtime {
   const std::unique_ptr<Runtime> inner_;
   const std::unique_ptr<Mutex> mutex_;
   std::vector<std::string> lines_;  // Guarded by mutex_.
+  std::atomic<int64_t> now_count_ = 0;
 };
 
 }  // namespace muonshard::testing
