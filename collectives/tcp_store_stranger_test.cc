@@ -302,20 +302,24 @@ TEST_F(StrangerTest, AServerWithoutDescriptorsServesOnAndAcceptsAgain) {
   }
   const rlimit low = {.rlim_cur = lowest_free + 1, .rlim_max = limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<std::string> lines;
+  absl::Status got;
+  int64_t now_count = 0;
   {
     const Descriptor stranger = Call();
-    EXPECT_THAT(LinesUntil("accepts nobody now"),
-                ElementsAre(HasSubstr("Too many open files")));
-    EXPECT_EQ(*store->Add("count", 1), 1);
-    // The task that serves reads the clock each time that it wakes: ten times a
-    // second, not all the time.
-    const int64_t before = runtime_.now_count();
-    EXPECT_THAT(store->Get("key", runtime_.Now() + absl::Milliseconds(250)),
-                StatusIs(absl::StatusCode::kDeadlineExceeded));
-    EXPECT_LT(runtime_.now_count(), before + 100);
+    lines = LinesUntil("accepts nobody now");
+    now_count = runtime_.now_count();
+    got = store->Get("key", runtime_.Now() + absl::Milliseconds(250)).status();
+    now_count = runtime_.now_count() - now_count;
   }
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_EQ(*Connect()->Add("count", 1), 2);
+  // Not before: sanitizers, too, need a descriptor at times.
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("Too many open files")));
+  EXPECT_THAT(got, StatusIs(absl::StatusCode::kDeadlineExceeded));
+  // The task that serves reads the clock each time that it wakes: ten times a
+  // second, not all the time.
+  EXPECT_LT(now_count, 100);
+  EXPECT_EQ(*Connect()->Add("count", 1), 1);
 }
 
 }  // namespace
