@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,6 +52,58 @@ class TcpStoreTest : public ::testing::Test {
 
   const std::unique_ptr<Runtime> runtime_ = NewThreadsRuntime();
 };
+
+// What each process of the next test does once it is told the port; true if all
+// went well. The first ends without a goodbye.
+bool AddAndMeet(int told, int process, int processes, int adds) {
+  uint16_t port = 0;
+  if (read(told, &port, sizeof(port)) != sizeof(port)) return false;
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const absl::Time guard = runtime->Now() + absl::Seconds(60);
+  const auto store = ConnectTcpStore(*runtime, kHost, port, kSecret, guard);
+  if (!store.ok()) return false;
+  for (int i = 0; i < adds; ++i) {
+    if (!(*store)->Add("count", 1).ok()) return false;
+  }
+  if (!(*store)->Put(absl::StrCat("done/", process), "yes").ok()) return false;
+  for (int p = 0; p < processes; ++p) {
+    if (!(*store)->Get(absl::StrCat("done/", p), guard).ok()) return false;
+  }
+  if (process == 0) _exit(0);
+  return true;
+}
+
+// First in this file: the processes fork before this one has a second thread.
+TEST_F(TcpStoreTest, ProcessesMeetAndEachAddCounts) {
+  constexpr int kProcesses = 4;
+  constexpr int kAdds = 25;
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      _exit(AddAndMeet(pipe_ends[0], p, kProcesses, kAdds) ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  const auto server = Listen();
+  const uint16_t port = server->port();
+  for (int p = 0; p < kProcesses; ++p) {
+    ASSERT_EQ(write(pipe_ends[1], &port, sizeof(port)),
+              static_cast<ssize_t>(sizeof(port)));
+  }
+  EXPECT_THAT(server->WaitForGoodbyes(kProcesses, Guard()), IsOk());
+  for (const pid_t child : children) {
+    int ended = 0;
+    ASSERT_EQ(waitpid(child, &ended, 0), child);
+    EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+  }
+  EXPECT_EQ(*Connect(*server)->Add("count", 0), kProcesses * kAdds);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
 
 TEST_F(TcpStoreTest, ClientsOfOneServerShareItAndThoseOfAnotherDoNot) {
   const auto server = Listen();
