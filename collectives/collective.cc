@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/check_operation.h"
 #include "collectives/post_calls.h"
 
@@ -20,6 +21,10 @@ absl::StatusOr<Work> Collective::Start(Operation operation) {
       !s.ok()) {
     return s;
   }
+  return PostAlone(std::move(operation));
+}
+
+absl::StatusOr<Work> Collective::PostAlone(Operation operation) {
   absl::StatusOr<LoweredCall> call = Lower(std::move(operation));
   if (!call.ok()) return call.status();
   std::vector<LoweredCall> calls;
@@ -27,6 +32,16 @@ absl::StatusOr<Work> Collective::Start(Operation operation) {
   absl::StatusOr<std::vector<Work>> works = PostCalls(std::move(calls));
   if (!works.ok()) return works.status();
   return std::move(works->front());
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveMemory>> Collective::NewMemory(
+    int64_t bytes, absl::Time) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group \"", name_, "\", rank ", ToInt(rank_),
+                     ": want memory of at least 0 bytes, got ", bytes));
+  }
+  return NewOrdinaryMemory(bytes);
 }
 
 absl::StatusOr<LoweredCall> Collective::LowerWith(Collective& collective,

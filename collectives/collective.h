@@ -1,7 +1,7 @@
 // One rank's handle on a group of ranks that exchange buffers.
 //
 // In this file
-//   N         number of ranks in the group, fixed for the group's life
+//   N         number of ranks in the group
 //   r         the own rank in the group, in [0, N)
 //   counts    elements, one entry per rank; zero and uneven ones are ordinary
 //   segment i the run of counts[i] elements after those of ranks 0..i-1
@@ -11,7 +11,7 @@
 //              and run beside later operations: what must come after one has
 //              it in `ready`. Groups do not order one another.
 // Threads      Calls on one object do not overlap, but for `Abort`, which may
-//              come at any time from any task. A Work's callback may drop it.
+//              come from any task. A Work's callback may drop it.
 // Memory       Buffers belong to the returned Work until it ends. An input may
 //              equal its output exactly where a method says so; they never
 //              overlap in part.
@@ -28,9 +28,8 @@
 //              kUnavailable         a peer was lost
 //              kDeadlineExceeded    the operation's own deadline passed
 //              kAborted             `Abort` was called, or a rank left
-//              After the last four the group is broken: each later call
-//              returns the first such error, on every rank, within a bounded
-//              time. Recovery is a new group.
+//              After the last four the group is broken, for good: calls
+//              return the first such error, on every rank.
 
 #ifndef COLLECTIVES_COLLECTIVE_H_
 #define COLLECTIVES_COLLECTIVE_H_
@@ -41,12 +40,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "collectives/buffer.h"
 #include "collectives/capabilities.h"
+#include "collectives/collective_memory.h"
 #include "collectives/launch.h"
 #include "collectives/operation.h"
 #include "collectives/runtime/runtime.h"
@@ -70,16 +69,14 @@ class Collective {
   // n elements in, n out on every rank. In place is allowed.
   absl::StatusOr<Work> AllReduce(ConstBuffer in, MutableBuffer out,
                                  Reduction reduction, CallOptions options = {});
-  // n elements in; n out on `root`, none elsewhere. In place is allowed.
+  // n elements in; n out on `root` alone. In place is allowed.
   absl::StatusOr<Work> Reduce(ConstBuffer in, MutableBuffer out,
                               Reduction reduction, Rank root,
                               CallOptions options = {});
-  // n elements in on `root`, none elsewhere; n out on every rank. In place is
-  // allowed on the root.
+  // n elements in on `root` alone; n out. In place is allowed on the root.
   absl::StatusOr<Work> Broadcast(ConstBuffer in, MutableBuffer out, Rank root,
                                  CallOptions options = {});
-  // sum(counts) elements in; segment r of the reduction out, which may be
-  // segment r of `in` itself.
+  // All segments in; segment r of the reduction out, which may be that of `in`.
   absl::StatusOr<Work> ReduceScatterV(ConstBuffer in, MutableBuffer out,
                                       std::vector<int64_t> counts,
                                       Reduction reduction,
@@ -106,14 +103,18 @@ class Collective {
       int32_t color, int32_t key, absl::string_view name,
       absl::Time deadline) = 0;
 
-  // Breaks the group: calls in flight and later calls end with kAborted on all
-  // ranks. `reason` goes into the message. Does not block. Idempotent.
+  // Breaks the group: all calls end with kAborted on all ranks, with `reason`
+  // in the message. Does not block. Idempotent.
   virtual void Abort(const absl::Status& reason) = 0;
 
   // OK, or the error that broke the group.
   virtual absl::Status Health() const = 0;
-
   virtual absl::StatusOr<CollectiveCounters> Counters() const = 0;
+
+  // Memory for buffers that are used again, of as many bytes as each rank
+  // wants. With `window`, calls copy less of it. A collective call, as Split.
+  virtual absl::StatusOr<std::unique_ptr<CollectiveMemory>> NewMemory(
+      int64_t bytes, absl::Time deadline);
 
  protected:
   Collective(Runtime& runtime, Rank rank, int32_t size, std::string name,
@@ -128,14 +129,13 @@ class Collective {
  private:
   friend class Batch;
 
-  // A batch of one.
   absl::StatusOr<Work> Start(Operation operation);
-
-  // Turns a checked operation into what is posted. A flat collective makes one
-  // level of one launch.
+  // Turns a checked operation into what is posted: one launch, where it is
+  // flat.
   virtual absl::StatusOr<LoweredCall> Lower(Operation operation) = 0;
-
-  // As Abort, but calls end with `error` itself where the plugin allows it.
+  // Posts a checked operation: what a batch of one would.
+  virtual absl::StatusOr<Work> PostAlone(Operation operation);
+  // As Abort, but calls end with `error` where the plugin allows it.
   virtual void Break(const absl::Status& error) { Abort(error); }
 
   Runtime& runtime_;

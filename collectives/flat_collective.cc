@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/plugin_communicator.h"
+#include "collectives/plugin_memory.h"
 
 namespace muonshard {
 namespace {
@@ -48,11 +49,23 @@ class FlatCollective final : public Collective {
     return communicator_->Counters();
   }
 
+  absl::StatusOr<std::unique_ptr<CollectiveMemory>> NewMemory(
+      int64_t bytes, absl::Time deadline) override {
+    if (bytes < 0 || !capabilities().window) {
+      return Collective::NewMemory(bytes, deadline);
+    }
+    return NewPluginMemory(communicator_, bytes, deadline);
+  }
+
  private:
   absl::StatusOr<LoweredCall> Lower(Operation operation) override {
     LoweredCall call;
     call.levels.emplace_back().push_back({communicator_, std::move(operation)});
     return call;
+  }
+
+  absl::StatusOr<Work> PostAlone(Operation operation) override {
+    return communicator_->Post(std::move(operation));
   }
 
   void Break(const absl::Status& error) override {

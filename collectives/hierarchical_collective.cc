@@ -63,6 +63,12 @@ class HierarchicalCollective final : public Collective {
 
   absl::StatusOr<CollectiveCounters> Counters() const override;
 
+  // Ranks of one host meet in its level.
+  absl::StatusOr<std::unique_ptr<CollectiveMemory>> NewMemory(
+      int64_t bytes, absl::Time deadline) override {
+    return levels_->host_level->NewMemory(bytes, deadline);
+  }
+
  private:
   // Breaks the levels when a part of a call ends with an error, which a plugin
   // tells in a task of its own, maybe while this collective is destroyed. A

@@ -333,17 +333,19 @@ typedef struct muonshard_plugin_table {
                                   muonshard_counters* counters,
                                   muonshard_status* status);
 
-  /* Collective over `comm`: memory that peers can reach. This and the next two
-   * may be null without MUONSHARD_FEATURE_WINDOW. */
+  /* Collective over `comm`, in the order of posts: memory that peers can read,
+   * zeros, as many bytes as each rank wants. Returns when all ranks have come.
+   * This and the next two may be null without MUONSHARD_FEATURE_WINDOW. */
   muonshard_code (*memory_new)(muonshard_comm comm, uint64_t bytes,
-                               uint32_t memory_kind, void** data,
-                               muonshard_window* window,
+                               uint32_t memory_kind, int64_t deadline_ns,
+                               void** data, muonshard_window* window,
                                muonshard_status* status);
   /* Local: makes the caller's memory fast to use. */
   muonshard_code (*memory_register)(muonshard_comm comm, void* data,
                                     uint64_t bytes, uint32_t memory_kind,
                                     muonshard_window* window,
                                     muonshard_status* status);
+  /* Local. No work that has not ended uses it. Comes before comm_free. */
   muonshard_code (*memory_free)(muonshard_comm comm, muonshard_window window,
                                 muonshard_status* status);
 

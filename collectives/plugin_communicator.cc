@@ -48,7 +48,11 @@ std::string DescribeGroup(const PluginCommunicator::Config& config) {
 PluginCommunicator::PluginCommunicator(
     std::shared_ptr<const PluginInstance> plugin, const Config& config,
     muonshard_comm comm)
-    : plugin_(std::move(plugin)), config_(config), comm_(comm) {}
+    : plugin_(std::move(plugin)),
+      config_(config),
+      comm_(comm),
+      description_(
+          std::make_shared<const std::string>(DescribeGroup(config_))) {}
 
 PluginCommunicator::~PluginCommunicator() { plugin_->table().comm_free(comm_); }
 
@@ -67,6 +71,39 @@ absl::StatusOr<std::shared_ptr<PluginCommunicator>> PluginCommunicator::Create(
   }
   return std::shared_ptr<PluginCommunicator>(
       new PluginCommunicator(std::move(plugin), config, comm));
+}
+
+Work PluginCommunicator::WorkOf(muonshard_work work,
+                                const Operation& operation) const {
+  CallName name = {description_, operation.kind, operation.options.label};
+  if (work != nullptr) {
+    return Work(std::make_shared<PluginWork>(plugin_, work, std::move(name)));
+  }
+  return FailedWork(
+      runtime(),
+      absl::InternalError(absl::StrCat(
+          ToString(name), ": the plugin started it and gave no work")));
+}
+
+absl::Status PluginCommunicator::Refusal(muonshard_code code,
+                                         const muonshard_status& status,
+                                         const Operation& operation) const {
+  return StatusFromPlugin(
+      code, status,
+      absl::StrCat(Describe(), ": ", DescribeOperation(operation)),
+      /*in_operation=*/true);
+}
+
+absl::StatusOr<Work> PluginCommunicator::Post(Operation operation) {
+  const AbiOperation abi(operation);
+  const muonshard_operation* const described = abi.get();
+  muonshard_work work = nullptr;
+  uint32_t failed = 0;
+  muonshard_status status = EmptyPluginStatus();
+  const muonshard_code code =
+      plugin_->table().post(&comm_, &described, 1, &work, &failed, &status);
+  if (code != MUONSHARD_OK) return Refusal(code, status, operation);
+  return WorkOf(work, operation);
 }
 
 absl::StatusOr<std::vector<Work>> PluginCommunicator::Post(
@@ -94,26 +131,13 @@ absl::StatusOr<std::vector<Work>> PluginCommunicator::Post(
   if (code != MUONSHARD_OK) {
     const Launch& culprit =
         *launches[std::min<size_t>(failed, launches.size() - 1)];
-    return StatusFromPlugin(code, status,
-                            absl::StrCat(culprit.communicator->Describe(), ": ",
-                                         DescribeOperation(culprit.operation)),
-                            /*in_operation=*/true);
+    return culprit.communicator->Refusal(code, status, culprit.operation);
   }
   std::vector<Work> result;
   result.reserve(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
-    const PluginCommunicator& communicator = *launches[i]->communicator;
-    std::string what = absl::StrCat(communicator.Describe(), ": ",
-                                    DescribeOperation(launches[i]->operation));
-    if (works[i] == nullptr) {
-      result.push_back(
-          FailedWork(communicator.runtime(),
-                     absl::InternalError(absl::StrCat(
-                         what, ": the plugin started it and gave no work"))));
-    } else {
-      result.push_back(Work(std::make_shared<PluginWork>(
-          communicator.plugin_, works[i], std::move(what))));
-    }
+    result.push_back(
+        launches[i]->communicator->WorkOf(works[i], launches[i]->operation));
   }
   return result;
 }
@@ -187,10 +211,6 @@ absl::StatusOr<CollectiveCounters> PluginCommunicator::Counters() const {
   }
   std::copy_n(counters.calls, result.calls.size(), result.calls.begin());
   return result;
-}
-
-std::string PluginCommunicator::Describe() const {
-  return DescribeGroup(config_);
 }
 
 }  // namespace muonshard

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "collectives/capabilities.h"
 #include "collectives/launch.h"
+#include "collectives/operation.h"
 #include "collectives/plugin_abi.h"
 #include "collectives/plugin_instance.h"
 #include "collectives/runtime/runtime.h"
@@ -54,6 +55,9 @@ class PluginCommunicator {
   PluginCommunicator(const PluginCommunicator&) = delete;
   PluginCommunicator& operator=(const PluginCommunicator&) = delete;
 
+  // Posts one operation.
+  absl::StatusOr<Work> Post(Operation operation);
+
   // Posts `launches`, at least one and all of one plugin, as one: all are
   // started or none.
   static absl::StatusOr<std::vector<Work>> Post(
@@ -74,18 +78,26 @@ class PluginCommunicator {
   int32_t size() const { return config_.size; }
   const std::string& name() const { return config_.name; }
   const PluginInstance& plugin() const { return *plugin_; }
+  muonshard_comm handle() const { return comm_; }
   Runtime& runtime() const { return plugin_->runtime(); }
 
   // `group "world", rank 2`, as errors begin.
-  std::string Describe() const;
+  const std::string& Describe() const { return *description_; }
 
  private:
   PluginCommunicator(std::shared_ptr<const PluginInstance> plugin,
                      const Config& config, muonshard_comm comm);
 
+  // Of what a post gave.
+  Work WorkOf(muonshard_work work, const Operation& operation) const;
+  absl::Status Refusal(muonshard_code code, const muonshard_status& status,
+                       const Operation& operation) const;
+
   const std::shared_ptr<const PluginInstance> plugin_;
   const Config config_;
   const muonshard_comm comm_;
+  // Works keep it, too.
+  const std::shared_ptr<const std::string> description_;
   // Of the splits made so far, which all ranks make in the same order.
   int64_t split_count_ = 0;
 };

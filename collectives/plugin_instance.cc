@@ -22,6 +22,7 @@ PluginInstance::PluginInstance(std::string path, std::string options,
     : path_(std::move(path)),
       options_(std::move(options)),
       runtime_(runtime),
+      event_mutex_(runtime.NewMutex()),
       host_(runtime) {}
 
 absl::StatusOr<std::shared_ptr<const PluginInstance>> PluginInstance::Open(

@@ -34,6 +34,8 @@ class PluginInstance {
   Runtime& runtime() const { return runtime_; }
   const muonshard_plugin_table& table() const { return table_; }
   muonshard_plugin handle() const { return handle_; }
+  // Guards the making of works' events, which is rare and short.
+  Mutex& event_mutex() const { return *event_mutex_; }
 
   // What the plugin promises on this rank for host memory.
   absl::StatusOr<muonshard_caps> Caps() const;
@@ -46,6 +48,7 @@ class PluginInstance {
   const std::string path_;
   const std::string options_;
   Runtime& runtime_;
+  const std::unique_ptr<Mutex> event_mutex_;
   const HostTable host_;
   muonshard_plugin_table table_ = {};
   bool opened_ = false;

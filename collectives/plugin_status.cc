@@ -113,7 +113,7 @@ muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
   status.rank = rank;
   constexpr size_t kRoom = sizeof(status.text) - 1;
   if (text.size() <= kRoom) {
-    std::copy_n(text.data(), text.size(), status.text);
+    *std::copy_n(text.data(), text.size(), status.text) = '\0';
     return status;
   }
   // An error that went through several groups has its cause at the end.
@@ -122,7 +122,7 @@ muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
   size_t at = text.size() - kept;
   while (at < text.size() && !BeginsCharacter(text[at])) ++at;
   const std::string cut = absl::StrCat(head, kCut, text.substr(at));
-  std::copy_n(cut.data(), cut.size(), status.text);
+  *std::copy_n(cut.data(), cut.size(), status.text) = '\0';
   return status;
 }
 
@@ -130,12 +130,6 @@ muonshard_code GiveStatus(const absl::Status& error, muonshard_status* status) {
   const muonshard_code code = PluginCode(error.code());
   if (status != nullptr) *status = StatusForPlugin(code, error.message(), -1);
   return code;
-}
-
-muonshard_status EmptyPluginStatus() {
-  muonshard_status status = {};
-  status.rank = -1;
-  return status;
 }
 
 }  // namespace muonshard

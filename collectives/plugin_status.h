@@ -47,7 +47,18 @@ muonshard_status StatusForPlugin(muonshard_code code, absl::string_view text,
 muonshard_code GiveStatus(const absl::Status& error, muonshard_status* status);
 
 // A status for a plugin to fill: OK, no rank, no text.
-muonshard_status EmptyPluginStatus();
+inline muonshard_status EmptyPluginStatus() {
+  muonshard_status status;
+  status.code = MUONSHARD_OK;
+  status.vendor_code = 0;
+  status.rank = -1;
+  status.reserved = 0;
+  status.sequence = 0;
+  // A text ends with its first zero, and zeros for all of it would cost every
+  // call.
+  status.text[0] = '\0';
+  return status;
+}
 
 }  // namespace muonshard
 

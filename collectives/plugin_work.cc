@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/abi_time.h"
 #include "collectives/plugin_status.h"
+#include "collectives/runtime/runtime.h"
 
 namespace muonshard {
 namespace {
@@ -12,24 +13,34 @@ namespace {
 // What a plugin holds until a work ends.
 struct Completion {
   std::shared_ptr<EventSource> source;
-  std::string what;
+  CallName name;
 };
+
+absl::Status StatusOf(muonshard_code code, const muonshard_status& status,
+                      const CallName& name) {
+  if (code == MUONSHARD_OK) return absl::OkStatus();
+  return StatusFromPlugin(code, status, ToString(name), /*in_operation=*/true);
+}
 
 void Complete(void* argument, const muonshard_status* status) {
   const std::unique_ptr<Completion> completion(
       static_cast<Completion*>(argument));
-  completion->source->Complete(StatusFromPlugin(
-      status->code, *status, completion->what, /*in_operation=*/true));
+  completion->source->Complete(
+      StatusOf(status->code, *status, completion->name));
 }
 
 }  // namespace
 
+std::string ToString(const CallName& name) {
+  std::string text =
+      absl::StrCat(*name.group, ": ", OperationKindName(name.kind));
+  if (!name.label.empty()) absl::StrAppend(&text, " \"", name.label, "\"");
+  return text;
+}
+
 PluginWork::PluginWork(std::shared_ptr<const PluginInstance> plugin,
-                       muonshard_work work, std::string what)
-    : plugin_(std::move(plugin)),
-      work_(work),
-      what_(std::move(what)),
-      mutex_(plugin_->runtime().NewMutex()) {}
+                       muonshard_work work, CallName name)
+    : plugin_(std::move(plugin)), work_(work), name_(std::move(name)) {}
 
 PluginWork::~PluginWork() { plugin_->table().work_free(work_); }
 
@@ -38,10 +49,10 @@ absl::Status PluginWork::Wait(absl::Time deadline) {
   const muonshard_code code =
       plugin_->table().work_wait(work_, ToAbiNanoseconds(deadline), &status);
   if (code == MUONSHARD_WAIT_EXPIRED) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(what_, ": this wait expired, the operation goes on"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        ToString(name_), ": this wait expired, the operation goes on"));
   }
-  return StatusFromPlugin(code, status, what_, /*in_operation=*/true);
+  return StatusOf(code, status, name_);
 }
 
 bool PluginWork::done() const {
@@ -53,10 +64,10 @@ Event PluginWork::event() {
   std::shared_ptr<EventSource> source;
   std::unique_ptr<Completion> completion;
   {
-    const MutexLock lock(*mutex_);
+    const MutexLock lock(plugin_->event_mutex());
     if (source_ == nullptr) {
       source_ = std::make_shared<EventSource>(plugin_->runtime());
-      completion.reset(new Completion{source_, what_});
+      completion.reset(new Completion{source_, name_});
     }
     source = source_;
   }
@@ -66,8 +77,7 @@ Event PluginWork::event() {
     // plugin's callback is on its way.
     const muonshard_code code = plugin_->table().work_test(work_, &status);
     if (code != MUONSHARD_IN_PROGRESS) {
-      source->Complete(
-          StatusFromPlugin(code, status, what_, /*in_operation=*/true));
+      source->Complete(StatusOf(code, status, name_));
     }
     return source->event();
   }

@@ -12,20 +12,27 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "collectives/operation.h"
 #include "collectives/plugin_abi.h"
 #include "collectives/plugin_instance.h"
 #include "collectives/runtime/event.h"
-#include "collectives/runtime/runtime.h"
 #include "collectives/work.h"
 
 namespace muonshard {
 
+// Group, rank and call, as errors begin: put into words once there is one.
+struct CallName {
+  std::shared_ptr<const std::string> group;  // With the rank.
+  OperationKind kind = OperationKind::kBarrier;
+  std::string label;
+};
+std::string ToString(const CallName& name);
+
 class PluginWork final : public Work::State {
  public:
-  // Takes `work` over, which a post gave. `what` names group, rank and call, as
-  // errors begin.
+  // Takes `work` over, which a post gave.
   PluginWork(std::shared_ptr<const PluginInstance> plugin, muonshard_work work,
-             std::string what);
+             CallName name);
   ~PluginWork() override;
   PluginWork(const PluginWork&) = delete;
   PluginWork& operator=(const PluginWork&) = delete;
@@ -37,9 +44,8 @@ class PluginWork final : public Work::State {
  private:
   const std::shared_ptr<const PluginInstance> plugin_;
   const muonshard_work work_;
-  const std::string what_;
-  const std::unique_ptr<Mutex> mutex_;
-  // Guarded by mutex_; made when an event is asked for.
+  const CallName name_;
+  // Guarded by the plugin's event mutex; made when an event is asked for.
   std::shared_ptr<EventSource> source_;
 };
 

@@ -22,6 +22,7 @@
 #include "benchmarks/peers/timing.h"
 #include "collectives/buffer.h"
 #include "collectives/collective.h"
+#include "collectives/collective_memory.h"
 #include "collectives/operation.h"
 #include "collectives/plugin.h"
 #include "collectives/runtime/threads_runtime.h"
@@ -66,31 +67,52 @@ absl::StatusOr<Work> Start(Collective& group, TimingOperation operation,
                           MutableBuffer::Of(out), std::move(counts), options);
 }
 
+struct Context {
+  Collective& group;
+  std::vector<std::unique_ptr<CollectiveMemory>> memories = {};
+};
+
+Collective& GroupOf(void* context) {
+  return static_cast<Context*>(context)->group;
+}
+
 int Call(void* context, TimingOperation operation, const float* in, float* out,
          size_t count) {
-  Collective& group = *static_cast<Collective*>(context);
+  Collective& group = GroupOf(context);
   return Report(AwaitEnd(
       Start(group, operation, std::span(in, count), std::span(out, count))));
 }
 
 int Barrier(void* context) {
-  Collective& group = *static_cast<Collective*>(context);
+  Collective& group = GroupOf(context);
   return Report(
       AwaitEnd(group.Barrier({.deadline = group.runtime().Now() + kPatience})));
 }
 
 int Largest(void* context, double* value) {
-  Collective& group = *static_cast<Collective*>(context);
+  Collective& group = GroupOf(context);
   const auto values = std::span(value, 1);
   return Report(AwaitEnd(group.AllReduce(
       ConstBuffer::Of<double>(values), MutableBuffer::Of(values),
       Reduction::Max(), {.deadline = group.runtime().Now() + kPatience})));
 }
 
+// All ranks allocate as many floats, in the same order.
+float* Allocate(void* context, size_t count) {
+  auto& [group, memories] = *static_cast<Context*>(context);
+  absl::StatusOr<std::unique_ptr<CollectiveMemory>> memory =
+      group.NewMemory(static_cast<int64_t>(count * sizeof(float)),
+                      group.runtime().Now() + kPatience);
+  if (Report(memory.status()) != 0) return nullptr;
+  memories.push_back(*std::move(memory));
+  return reinterpret_cast<float*>(memories.back()->bytes().data());
+}
+
 absl::Status Run(const TimingOptions& options) {
-  if (absl::string_view(options.memory) != "plain") {
+  const absl::string_view memory = options.memory;
+  if (memory != "plain" && memory != "window") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--memory: want plain, got \"", options.memory, "\""));
+        absl::StrCat("--memory: want plain or window, got \"", memory, "\""));
   }
   const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
   absl::StatusOr<std::unique_ptr<Store>> store =
@@ -107,13 +129,16 @@ absl::Status Run(const TimingOptions& options) {
                            .deadline = runtime->Now() + kPatience,
                            .store = store->get()});
   if (!group.ok()) return group.status();
-  const TimingStack stack = {.name = "muonshard",
-                             .rank = options.rank,
-                             .size = options.size,
-                             .context = group->get(),
-                             .call = Call,
-                             .barrier = Barrier,
-                             .largest = Largest};
+  Context context = {**group};
+  const TimingStack stack = {
+      .name = "muonshard",
+      .rank = options.rank,
+      .size = options.size,
+      .context = &context,
+      .allocate = memory == "window" ? Allocate : nullptr,
+      .call = Call,
+      .barrier = Barrier,
+      .largest = Largest};
   if (TimingRun(&stack, &options)) {
     return absl::InternalError("the run ended early");
   }

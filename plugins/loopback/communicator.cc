@@ -1,6 +1,7 @@
 #include "plugins/loopback/communicator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <set>
 #include <span>
@@ -201,6 +202,7 @@ void* Communicator::NewMemory(uint64_t bytes) {
           ? NewGuardedMemory(bytes)
           :
           operator new(std::max<uint64_t>(bytes, 1), kAlignment);
+  std::memset(memory, 0, bytes);
   memory_.emplace(memory, bytes);
   return memory;
 }

@@ -237,7 +237,7 @@ Outcome CheckMemoryCall(const Communicator& communicator,
 
 // All ranks share one memory, so that nobody has to wait for the others.
 muonshard_code MemoryNew(muonshard_comm comm, uint64_t bytes,
-                         uint32_t memory_kind, void** data,
+                         uint32_t memory_kind, int64_t, void** data,
                          muonshard_window* window, muonshard_status* status) {
   return Guarded(status, [&]() -> Outcome {
     if (Outcome bad = CheckMemoryCall(*comm->communicator, memory_kind);

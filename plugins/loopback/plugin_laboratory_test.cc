@@ -80,8 +80,8 @@ TEST_F(PluginLaboratoryTest, EachCallOfTheDeadReturnsTheFault) {
   MakeSolo();
   void* data = nullptr;
   muonshard_window window = nullptr;
-  ASSERT_EQ(table_->memory_new(comm_, 8, MUONSHARD_MEMORY_HOST, &data, &window,
-                               &status_),
+  ASSERT_EQ(table_->memory_new(comm_, 8, MUONSHARD_MEMORY_HOST, INT64_MAX,
+                               &data, &window, &status_),
             MUONSHARD_OK);
   muonshard_work works[2] = {};
   // It lives to post the first of the two, so that both have works.
@@ -122,8 +122,8 @@ TEST_F(PluginLaboratoryTest, EachCallOfTheDeadReturnsTheFault) {
       table_->comm_split(comm_, 0, 0, &config, &child, &rank, &size, &status_));
   expect_dead(table_->comm_new(plugin_, &config, &child, &status_));
   muonshard_window other = nullptr;
-  expect_dead(table_->memory_new(comm_, 8, MUONSHARD_MEMORY_HOST, &data, &other,
-                                 &status_));
+  expect_dead(table_->memory_new(comm_, 8, MUONSHARD_MEMORY_HOST, INT64_MAX,
+                                 &data, &other, &status_));
   expect_dead(table_->memory_register(comm_, in_.data(), 8,
                                       MUONSHARD_MEMORY_HOST, &other, &status_));
   expect_dead(table_->memory_free(comm_, window, &status_));
@@ -231,8 +231,8 @@ TEST_F(PluginLaboratoryTest, AGuardThatWasWrittenToIsSeenWhenItIsFreed) {
   for (const bool broken : {false, true}) {
     void* data = nullptr;
     muonshard_window window = nullptr;
-    ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, &data,
-                                 &window, &status_),
+    ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, INT64_MAX,
+                                 &data, &window, &status_),
               MUONSHARD_OK);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % 64, 0u);
     static_cast<char*>(data)[broken ? 100 : 99] = 1;
@@ -248,8 +248,8 @@ TEST_F(PluginLaboratoryTest, AGuardOfMemoryThatNobodyFreedIsSeenWithItsGroup) {
   MakeSolo();
   void* data = nullptr;
   muonshard_window window = nullptr;
-  ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, &data,
-                               &window, &status_),
+  ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, INT64_MAX,
+                               &data, &window, &status_),
             MUONSHARD_OK);
   static_cast<char*>(data)[-1] = 1;
   table_->comm_free(comm_);

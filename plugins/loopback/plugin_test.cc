@@ -283,8 +283,8 @@ TEST_F(PluginTest, MemoryIsAlignedAndFreedWithItsGroup) {
   void* data[2] = {};
   muonshard_window windows[2] = {};
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, &data[i],
-                                 &windows[i], &status_),
+    ASSERT_EQ(table_->memory_new(comm_, 100, MUONSHARD_MEMORY_HOST, INT64_MAX,
+                                 &data[i], &windows[i], &status_),
               MUONSHARD_OK);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(data[i]) % 64, 0u);
     static_cast<char*>(data[i])[99] = 1;
@@ -297,8 +297,8 @@ TEST_F(PluginTest, MemoryIsAlignedAndFreedWithItsGroup) {
                                     MUONSHARD_MEMORY_HOST, &own, &status_),
             MUONSHARD_OK);
   EXPECT_EQ(table_->memory_free(comm_, own, &status_), MUONSHARD_OK);
-  EXPECT_EQ(table_->memory_new(comm_, 1, MUONSHARD_MEMORY_CUDA, &data[0],
-                               &windows[0], &status_),
+  EXPECT_EQ(table_->memory_new(comm_, 1, MUONSHARD_MEMORY_CUDA, INT64_MAX,
+                               &data[0], &windows[0], &status_),
             MUONSHARD_E_UNSUPPORTED);
   EXPECT_EQ(table_->memory_register(comm_, in_.data(), 12,
                                     MUONSHARD_MEMORY_CUDA, &own, &status_),

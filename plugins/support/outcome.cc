@@ -7,9 +7,10 @@ namespace muonshard::plugins {
 
 muonshard_code Report(const Outcome& outcome, muonshard_status* status) {
   if (status == nullptr) return outcome.code;
-  *status = {};
   status->code = outcome.code;
+  status->vendor_code = 0;
   status->rank = outcome.rank;
+  status->reserved = 0;
   status->sequence = outcome.sequence;
   constexpr size_t kCapacity = sizeof(status->text) - 1;
   std::string text = outcome.text;
@@ -20,7 +21,7 @@ muonshard_code Report(const Outcome& outcome, muonshard_status* status) {
     const size_t lost = text.size() + cut.size() - kCapacity;
     text.replace(head, lost, cut);
   }
-  std::memcpy(status->text, text.data(), text.size());
+  std::memcpy(status->text, text.c_str(), text.size() + 1);
   return outcome.code;
 }
 

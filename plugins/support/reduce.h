@@ -28,6 +28,15 @@ void Reduce(const Reduction& reduction,
             std::span<const std::byte* const> inputs, size_t count,
             std::byte* out);
 
+// Vector code that a processor may have. It changes no bit.
+enum class Vectors { kPlain, kWide, kWidest };
+bool Has(Vectors vectors);
+
+// As Reduce, which takes the widest that the processor at hand has.
+void ReduceWith(Vectors vectors, const Reduction& reduction,
+                std::span<const std::byte* const> inputs, size_t count,
+                std::byte* out);
+
 }  // namespace muonshard::plugins
 
 #endif  // PLUGINS_SUPPORT_REDUCE_H_

@@ -160,5 +160,43 @@ TEST(ReduceTest, TheOutputMayBeOneOfTheInputs) {
   EXPECT_EQ(left, std::vector<int32_t>(600, 3));
 }
 
+// Bits of every kind of number, infinity and NaN, whatever their type.
+std::vector<std::byte> AnyBits(size_t bytes, uint64_t seed) {
+  std::vector<std::byte> bits(bytes);
+  for (std::byte& byte : bits) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<std::byte>(seed >> 56);
+  }
+  return bits;
+}
+
+TEST(ReduceTest, WiderVectorsChangeNoBit) {
+  // Odd, and more than a tile; the widest type has 8 bytes.
+  constexpr size_t kCount = 777;
+  constexpr size_t kBytes = kCount * 8;
+  for (const Vectors vectors : {Vectors::kWide, Vectors::kWidest}) {
+    if (!Has(vectors)) continue;
+    for (const uint32_t type :
+         {MUONSHARD_BF16, MUONSHARD_F16, MUONSHARD_F32, MUONSHARD_F64,
+          MUONSHARD_I32, MUONSHARD_I64, MUONSHARD_U8}) {
+      for (uint32_t kind = MUONSHARD_SUM; kind <= MUONSHARD_SCALED_SUM;
+           ++kind) {
+        const std::vector<std::vector<std::byte>> inputs = {
+            AnyBits(kBytes, type), AnyBits(kBytes, type + 100),
+            AnyBits(kBytes, type + 200)};
+        const std::vector<const std::byte*> pointers = {
+            inputs[0].data(), inputs[1].data(), inputs[2].data()};
+        std::vector<std::byte> want(kBytes);
+        std::vector<std::byte> got(kBytes);
+        const Reduction reduction = {type, kind, 0.3};
+        ReduceWith(Vectors::kPlain, reduction, pointers, kCount, want.data());
+        ReduceWith(vectors, reduction, pointers, kCount, got.data());
+        EXPECT_TRUE(want == got) << "type " << type << ", reduction " << kind
+                                 << ", vectors " << static_cast<int>(vectors);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace muonshard::plugins

@@ -9,12 +9,20 @@ namespace {
 using plugins::Call;
 using plugins::Outcome;
 using plugins::Quoted;
-using plugins::RankList;
 
 // How long peers of a broken group may take what was sent to them.
 constexpr int64_t kDrainNs = 200'000'000;
 
 size_t Index(int32_t rank) { return static_cast<size_t>(rank); }
+
+// `ended`: operations of all ranks.
+bool CanStart(const Operation& operation, uint64_t ended) {
+  if (operation.started || operation.ended || operation.unready > 0) {
+    return false;
+  }
+  return operation.pairwise() ? operation.gate <= ended
+                              : operation.sequence == ended;
+}
 
 }  // namespace
 
@@ -31,8 +39,22 @@ Communicator::Communicator(const plugins::Host& host, Identity identity,
       calls_(MUONSHARD_OPERATION_KINDS),
       bytes_sent_to_(Index(identity_.size)) {}
 
-Schedule Communicator::ScheduleOf(const Call& call) const {
-  return MakeSchedule(call, identity_.rank, identity_.size, schedule_options_);
+void Communicator::Adopt(std::unique_ptr<Worker> worker,
+                         std::unique_ptr<Channel> channel) {
+  worker_ = std::move(worker);
+  if (channel == nullptr) return;
+  neighbours_ = std::make_unique<Neighbours>(
+      identity_.rank, std::move(channel), &windows_,
+      [this](int32_t peer) { WakeNeighbour(peer); }, &bytes_sent_to_);
+  schedule_options_.piece_bytes = kChunkBytes;
+  all_neighbours_ = true;
+  for (int32_t peer = 0; peer < identity_.size; ++peer) {
+    if (peer != identity_.rank && !IsNeighbour(peer)) all_neighbours_ = false;
+  }
+}
+
+std::shared_ptr<const Schedule> Communicator::ScheduleOf(const Call& call) {
+  return schedules_.Of(call, identity_.rank, identity_.size, schedule_options_);
 }
 
 void Communicator::Enqueue(const std::shared_ptr<Operation>& operation) {
@@ -57,7 +79,7 @@ void Communicator::ProducerEnded(Operation& operation, muonshard_code code,
   WakeService();
   if (code != MUONSHARD_OK) {
     return Break({.code = code,
-                  .text = Describe(operation) + ": a producer on rank " +
+                  .text = operation.Describe() + ": a producer on rank " +
                           std::to_string(identity_.rank) +
                           " failed: " + (text == nullptr ? "" : text),
                   .rank = identity_.rank,
@@ -66,29 +88,27 @@ void Communicator::ProducerEnded(Operation& operation, muonshard_code code,
   StartAll();
 }
 
-bool Communicator::CanStart(const Operation& operation) const {
-  if (operation.started || operation.ended || operation.unready > 0) {
-    return false;
-  }
-  return operation.pairwise() ? operation.gate <= ended_
-                              : operation.sequence == ended_;
-}
-
 void Communicator::StartAll() {
   // An operation that ends at once may let others start.
   for (bool more = true; more && !broken();) {
     more = false;
     std::vector<std::shared_ptr<Operation>> ready;
-    if (!queue_.empty() && CanStart(*queue_.front())) {
+    if (!queue_.empty() && CanStart(*queue_.front(), ended_)) {
       ready.push_back(queue_.front());
     }
     for (const std::shared_ptr<Operation>& message : messages_) {
-      if (CanStart(*message)) ready.push_back(message);
+      if (CanStart(*message, ended_)) ready.push_back(message);
     }
     for (const std::shared_ptr<Operation>& operation : ready) {
       if (broken()) return;
       operation->started = true;
-      operation->scratch.resize(operation->schedule.scratch_bytes);
+      operation->state = spare_state_ != nullptr
+                             ? std::move(spare_state_)
+                             : std::make_unique<RoundState>();
+      if (!all_neighbours_ && operation->schedule->scratch_bytes > 0) {
+        operation->scratch.reset(
+            new std::byte[operation->schedule->scratch_bytes]);
+      }
       BeginRound(*operation);
       more = true;
     }
@@ -99,6 +119,7 @@ void Communicator::End(Operation& operation, const Outcome& outcome) {
   if (operation.ended) return;
   operation.ended = true;
   operation.outcome = outcome;
+  if (operation.state != nullptr) spare_state_ = std::move(operation.state);
   const auto is_it = [&](const auto& other) {
     return other.get() == &operation;
   };
@@ -137,6 +158,7 @@ void Communicator::Break(const Outcome& outcome) {
              .text = outcome.text});
   drop_at_ns_ = host_.Now() + kDrainNs;
   inbox_.Clear();
+  if (neighbours_ != nullptr) neighbours_->channel().SetBroken();
   EndDrained();
   changed_.NotifyAll();
 }
@@ -185,6 +207,7 @@ void Communicator::Leave() {
     drop_at_ns_ = host_.Now() + kDrainNs;
   }
   inbox_.Clear();
+  if (neighbours_ != nullptr && !idle()) neighbours_->channel().SetBroken();
   EndDrained();
   changed_.NotifyAll();
 }
@@ -211,8 +234,17 @@ void Communicator::TellPeers(const Head& head) {
   }
 }
 
-bool Communicator::Advance() {
-  bool any = worker_ != nullptr && worker_->Progress();
+bool Communicator::Advance(bool in_a_hurry) {
+  // What neighbours send needs UCX only to break and to leave.
+  constexpr uint32_t kPollsBetweenProgress = 16;
+  bool any = false;
+  if (worker_ != nullptr &&
+      (!in_a_hurry || !all_neighbours_ || broken() || !messages_.empty() ||
+       polls_++ % kPollsBetweenProgress == 0)) {
+    any = worker_->Progress();
+  }
+  // First, for what a neighbour had sent before it left counts.
+  if (AdvanceNeighbours()) any = true;
   while (!mailbox_.empty()) {
     any = true;
     // Transfers first, for they may let what has come begin; and what a peer
@@ -237,7 +269,7 @@ bool Communicator::Advance() {
   }
   if (broken()) {
     EndDrained();
-  } else {
+  } else if (!in_a_hurry) {
     CheckDeadlines();
   }
   ended_operations_.clear();
@@ -250,14 +282,14 @@ void Communicator::HandleEnd(const Mailbox::EndedTransfer& ended) {
   if (broken()) return;
   if (!ended.outcome.ok()) {
     Outcome outcome = ended.outcome;
-    outcome.text = Describe(operation) + ": " + outcome.text;
+    outcome.text = operation.Describe() + ": " + outcome.text;
     outcome.sequence = operation.sequence;
     return Break(outcome);
   }
   if (ended.message->is_receive) {
     return ReceiveEnded(operation, ended.message->index);
   }
-  --operation.sends_left;
+  --operation.state->sends_left;
   RunFolds(operation);
   EndRoundIfDone(operation);
 }
@@ -270,6 +302,7 @@ void Communicator::Handle(Come come) {
                   .rank = head.culprit,
                   .sequence = head.sequence});
   }
+  if (head.kind == MessageKind::kWake) return;
   if (head.kind == MessageKind::kLeave) {
     gone_[Index(head.sender)] = true;
     if (broken()) return;
@@ -288,81 +321,6 @@ void Communicator::Handle(Come come) {
   inbox_.Add(std::move(come));
 }
 
-std::string Communicator::Describe(const Operation& operation) const {
-  return plugins::Describe(operation.call, operation.sequence, identity_.name);
-}
-
-int64_t Communicator::NextDeadline() const {
-  if (broken()) {
-    return idle() ? INT64_MAX : drop_at_ns_;
-  }
-  int64_t next = INT64_MAX;
-  for (const auto& operation : queue_) {
-    next = std::min(next, operation->call.deadline_ns);
-  }
-  for (const auto& message : messages_) {
-    next = std::min(next, message->call.deadline_ns);
-  }
-  return next;
-}
-
-void Communicator::CheckDeadlines() {
-  if (broken() || idle()) return;
-  const int64_t now = host_.Now();
-  for (const auto& operation : queue_) {
-    if (operation->call.deadline_ns <= now) return Break(TooLate(*operation));
-  }
-  for (const auto& message : messages_) {
-    if (message->call.deadline_ns <= now) return Break(TooLate(*message));
-  }
-}
-
-std::vector<int32_t> Communicator::Missing(const Operation& operation) const {
-  std::vector<bool> missing(Index(identity_.size));
-  if (operation.started) {
-    for (size_t i = 0; i < operation.round().receives.size(); ++i) {
-      if (!operation.heard[i]) {
-        missing[Index(operation.round().receives[i].peer)] = true;
-      }
-    }
-  } else if (!operation.pairwise()) {
-    // What has come before the own producers have ended waits in the inbox.
-    for (int32_t peer = 0; peer < identity_.size; ++peer) {
-      missing[Index(peer)] =
-          peer != identity_.rank &&
-          !inbox_.Has({MessageKind::kGroup, peer, operation.sequence, 0, 0});
-    }
-  }
-  std::vector<int32_t> ranks;
-  for (int32_t peer = 0; peer < identity_.size; ++peer) {
-    if (missing[Index(peer)]) ranks.push_back(peer);
-  }
-  return ranks;
-}
-
-Outcome Communicator::TooLate(const Operation& operation) const {
-  const Operation* held_up_by = &operation;
-  std::string text = Describe(operation) + ": deadline passed";
-  const uint64_t before =
-      operation.pairwise() ? operation.gate : operation.sequence;
-  if (before > ended_ && !queue_.empty()) {
-    held_up_by = queue_.front().get();
-    text += " behind operation " + std::to_string(held_up_by->sequence);
-  }
-  const std::vector<int32_t> missing = Missing(*held_up_by);
-  if (!missing.empty()) text += "; missing " + RankList(missing);
-  int32_t culprit = missing.empty() ? -1 : missing.front();
-  if (held_up_by->unready > 0) {
-    text += "; the producers have not ended on rank " +
-            std::to_string(identity_.rank);
-    if (culprit < 0) culprit = identity_.rank;
-  }
-  return {.code = MUONSHARD_E_TIMEOUT,
-          .text = text,
-          .rank = culprit,
-          .sequence = operation.sequence};
-}
-
 void Communicator::Count(muonshard_counters* counters) const {
   std::fill(std::begin(counters->calls), std::end(counters->calls), 0);
   std::copy(calls_.begin(), calls_.end(), counters->calls);
@@ -374,8 +332,11 @@ void Communicator::DestroyWorker() {
   inbox_.Clear();
   mailbox_.come.clear();
   // What did not end in time ends now: UCX forgets it with the worker.
-  for (const auto& operation : queue_) operation->held.clear();
-  for (const auto& message : messages_) message->held.clear();
+  const auto drop_held = [](Operation& operation) {
+    if (operation.state != nullptr) operation.state->held.clear();
+  };
+  for (const auto& operation : queue_) drop_held(*operation);
+  for (const auto& message : messages_) drop_held(*message);
   worker_.reset();
   mailbox_.ended.clear();
   while (!queue_.empty()) End(*queue_.front(), failure_);

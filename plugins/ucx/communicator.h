@@ -1,9 +1,8 @@
 // One rank's end of a group: its operations, what has come from its peers, and
 // what broke it.
 //
-// Ordering     Operations of all ranks run one after another, in the order of
-//              their posts. Messages of a pair meet in order and run beside
-//              everything that is posted later.
+// Ordering     Operations of all ranks run one after another, as posted.
+//              Messages of a pair meet in order and run beside later posts.
 // Threads      `mutex` guards everything; what is called without it says so.
 //              Callbacks run without it, from the list that Locked drains.
 // Errors       The first one breaks the group, on this rank and, by a message,
@@ -12,7 +11,6 @@
 #ifndef PLUGINS_UCX_COMMUNICATOR_H_
 #define PLUGINS_UCX_COMMUNICATOR_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -27,10 +25,13 @@
 #include "plugins/support/call.h"
 #include "plugins/support/host.h"
 #include "plugins/support/outcome.h"
+#include "plugins/ucx/identity.h"
 #include "plugins/ucx/inbox.h"
 #include "plugins/ucx/mailbox.h"
+#include "plugins/ucx/neighbours.h"
 #include "plugins/ucx/operation.h"
 #include "plugins/ucx/schedule.h"
+#include "plugins/ucx/schedule_cache.h"
 #include "plugins/ucx/wire.h"
 #include "plugins/ucx/worker.h"
 
@@ -38,18 +39,10 @@ namespace muonshard::ucx {
 
 class Communicator {
  public:
-  struct Identity {
-    std::string name;
-    int32_t rank = 0;
-    int32_t size = 1;
-    int32_t program_rank = 0;
-  };
-
   Communicator(const plugins::Host& host, Identity identity,
                const ScheduleOptions& schedule_options);
-
-  void Adopt(std::unique_ptr<Worker> worker) { worker_ = std::move(worker); }
-
+  // Once, before a post. `channel` is null without neighbours.
+  void Adopt(std::unique_ptr<Worker> worker, std::unique_ptr<Channel> channel);
   const plugins::Host& host() const { return host_; }
   const Identity& identity() const { return identity_; }
   plugins::HostMutex& mutex() { return mutex_; }
@@ -57,24 +50,23 @@ class Communicator {
   Worker& worker() { return *worker_; }
   const plugins::Outcome& failure() const { return failure_; }
   bool broken() const { return !failure_.ok(); }
-
-  // Without the mutex.
-  Schedule ScheduleOf(const plugins::Call& call) const;
-
+  // Without the mutex; by one task at a time.
+  std::shared_ptr<const Schedule> ScheduleOf(const plugins::Call& call);
   void Enqueue(const std::shared_ptr<Operation>& operation);
   void ProducerEnded(Operation& operation, muonshard_code code,
                      const char* text);
-  // Moves messages, ends what is too late; returns whether there were any.
-  bool Advance();
-  // The service sleeps until `wake` is called. Whoever moves messages meanwhile
-  // wakes it: UCX tells of what it left undone only to one that arms it anew.
+  // Moves messages, ends what is too late; returns whether there were any. In a
+  // hurry it looks at no clock, and at UCX seldom where all are neighbours.
+  bool Advance(bool in_a_hurry = false);
+  void CheckDeadlines();
+  // The service sleeps until `wake` is called: whoever moves messages wakes it,
+  // for UCX tells of what it left undone only to one that arms it anew.
   void ServiceSleeps(std::function<void()> wake) { wake_ = std::move(wake); }
   void ServiceIsAwake() { wake_ = nullptr; }
   int64_t NextDeadline() const;
 
-  // `culprit` in outcome.rank.
   void Break(const plugins::Outcome& outcome);
-  // As Break, of a peer that is gone: nothing is sent to it.
+  // Of a peer that is gone: nothing is sent to it.
   void Lose(int32_t peer, const std::string& how);
   // Tells the peers that this rank has left; nothing is posted any more.
   void Leave();
@@ -82,10 +74,14 @@ class Communicator {
   bool all_gone() const;  // The peers, that is.
   bool idle() const { return queue_.empty() && messages_.empty(); }
   bool has_told() const { return notices_.in_flight == 0; }
+  // Null without any.
+  Neighbours* neighbours() { return neighbours_.get(); }
+  bool IsNeighbour(int32_t peer) const {
+    return neighbours_ != nullptr && neighbours_->Has(peer);
+  }
+  Windows& windows() { return windows_; }
   void DestroyWorker();  // Last.
-
   void Count(muonshard_counters* counters) const;
-
   // Where its worker tells.
   Mailbox& mailbox() { return mailbox_; }
   // To be called when the mutex is free.
@@ -93,7 +89,6 @@ class Communicator {
 
  private:
   void WakeService();
-  bool CanStart(const Operation& operation) const;
   void StartAll();
   void BeginRound(Operation& operation);
   void PostSends(Operation& operation);
@@ -104,25 +99,30 @@ class Communicator {
   void Fetch(Operation& operation, size_t receive, Arrival& arrival);
   void ReceiveEnded(Operation& operation, size_t receive);
   void RunFolds(Operation& operation);
+  bool AdvanceNeighbours();
+  bool TakeFromNeighbours(Operation& operation);
+  void WakeNeighbour(int32_t peer);
   void EndRoundIfDone(Operation& operation);
   void End(Operation& operation, const plugins::Outcome& outcome);
   void CheckLeft(const Operation& operation);
-  void CheckDeadlines();
   void EndDrained();
   bool IsPast(const Operation& operation, size_t round_index) const;
-  plugins::Outcome HasLeft(const Operation& operation, int32_t peer) const;
   plugins::Outcome TooLate(const Operation& operation) const;
   std::vector<int32_t> Missing(const Operation& operation) const;
-  std::string Describe(const Operation& operation) const;
   void TellPeers(const Head& head);
   Operation* Find(const Head& head, size_t* receive);
 
   const plugins::Host& host_;
   const Identity identity_;
-  const ScheduleOptions schedule_options_;
+  ScheduleOptions schedule_options_;
+  ScheduleCache schedules_;
   plugins::HostMutex mutex_;
   plugins::HostCondition changed_;
   std::unique_ptr<Worker> worker_;
+  Windows windows_;
+  std::unique_ptr<Neighbours> neighbours_;
+  bool all_neighbours_ = false;
+  uint32_t polls_ = 0;
   plugins::Outcome failure_;
   int64_t drop_at_ns_ = INT64_MAX;  // When endpoints of a broken group close.
   bool left_ = false;
@@ -131,10 +131,10 @@ class Communicator {
   // Of all ranks, in order; the first is the one that runs.
   std::deque<std::shared_ptr<Operation>> queue_;
   std::list<std::shared_ptr<Operation>> messages_;
+  std::unique_ptr<RoundState> spare_state_;
   // Until nothing on the stack needs them.
   std::vector<std::shared_ptr<Operation>> ended_operations_;
-  uint64_t posted_ = 0;
-  uint64_t ended_ = 0;
+  uint64_t posted_ = 0, ended_ = 0;
   std::map<std::pair<int32_t, bool>, uint64_t> pair_posted_;
   Inbox inbox_;
   Mailbox mailbox_;

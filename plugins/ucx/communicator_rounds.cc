@@ -15,31 +15,39 @@ using plugins::Outcome;
 
 size_t Index(int32_t rank) { return static_cast<size_t>(rank); }
 
+Outcome HasLeft(const Operation& operation, int32_t peer) {
+  return {.code = MUONSHARD_E_ABORTED,
+          .text = operation.Describe() + ": rank " + std::to_string(peer) +
+                  " has left the group",
+          .rank = peer,
+          .sequence = operation.sequence};
+}
+
 }  // namespace
 
 void Communicator::BeginRound(Operation& operation) {
   const Round& round = operation.round();
   for (const Copy& copy : round.copies) {
+    if (operation.At(copy.to) == operation.At(copy.from)) continue;
     std::memmove(operation.At(copy.to), operation.At(copy.from), copy.to.bytes);
   }
-  operation.sends_left = round.sends.size();
-  operation.receives_left = round.receives.size();
-  operation.folds_left = round.folds.size();
-  operation.fold_waits_for.assign(round.folds.size(), 0);
-  operation.folded.assign(round.folds.size(), false);
-  operation.heard.assign(round.receives.size(), false);
-  operation.held.clear();
-  operation.held.resize(round.receives.size());
-  for (const Receive& receive : round.receives) {
-    if (receive.fold >= 0) ++operation.fold_waits_for[Index(receive.fold)];
-  }
+  operation.state->Begin(round);
   // Peers' messages may have come, and all may be done on return.
   const auto keep = operation.communicator;
-  PostSends(operation);
   const size_t round_index = operation.round_index;
+  if (neighbours_ != nullptr && !operation.pairwise()) {
+    if (round_index == 0) {
+      neighbours_->channel().Describe(operation.sequence, operation.call);
+    }
+    neighbours_->SendMessages(operation);
+    TakeFromNeighbours(operation);
+    if (IsPast(operation, round_index)) return;
+  }
+  PostSends(operation);
   for (size_t i = 0; i < round.receives.size(); ++i) {
     if (IsPast(operation, round_index)) return;
     const Receive& receive = round.receives[i];
+    if (!operation.pairwise() && IsNeighbour(receive.peer)) continue;
     std::optional<Come> come = inbox_.Take(
         {operation.pairwise() ? MessageKind::kPair : MessageKind::kGroup,
          receive.peer, operation.sequence, static_cast<uint32_t>(round_index),
@@ -62,6 +70,7 @@ void Communicator::PostSends(Operation& operation) {
   const Round& round = operation.round();
   for (size_t i = 0; i < round.sends.size(); ++i) {
     const Send& send = round.sends[i];
+    if (!operation.pairwise() && IsNeighbour(send.peer)) continue;
     Head head = {
         .kind = operation.pairwise() ? MessageKind::kPair : MessageKind::kGroup,
         .sender = identity_.rank,
@@ -71,24 +80,24 @@ void Communicator::PostSends(Operation& operation) {
         .digest = operation.digest,
         .bytes = send.from.bytes};
     if (operation.round_index == 0 && send.number == 0) {
-      head.text = operation.text;
+      head.text = operation.text();
     }
-    operation.messages.emplace_back(&operation, false, i);
+    operation.messages.emplace_front(&operation, false, i);
     bool ended = false;
     const Outcome sent = worker_->Send(
         send.peer, Encode(head),
         {operation.At(send.from), static_cast<size_t>(send.from.bytes)},
-        &operation.messages.back(), &ended);
+        &operation.messages.front(), &ended);
     if (!sent.ok()) {
       Outcome outcome = sent;
-      outcome.text = Describe(operation) + ": " + outcome.text;
+      outcome.text = operation.Describe() + ": " + outcome.text;
       outcome.rank = send.peer;
       outcome.sequence = operation.sequence;
       return Break(outcome);
     }
     bytes_sent_to_[Index(send.peer)] += send.from.bytes;
     if (ended) {
-      --operation.sends_left;
+      --operation.state->sends_left;
     } else {
       ++operation.in_flight;
     }
@@ -110,7 +119,7 @@ Operation* Communicator::Find(const Head& head, size_t* receive) {
                                     });
     if (found == receives.end()) return false;
     *receive = static_cast<size_t>(found - receives.begin());
-    return !operation.heard[*receive];
+    return !operation.state->heard[*receive];
   };
   if (head.kind == MessageKind::kGroup) {
     if (queue_.empty() || !is_of(*queue_.front())) return nullptr;
@@ -128,15 +137,16 @@ Operation* Communicator::Find(const Head& head, size_t* receive) {
 void Communicator::Deliver(Operation& operation, size_t receive,
                            const Head& head, std::unique_ptr<Arrival> arrival) {
   const Receive& wanted = operation.round().receives[receive];
-  operation.heard[receive] = true;
+  operation.state->heard[receive] = true;
   if (head.digest != operation.digest || head.bytes != wanted.to.bytes ||
       arrival->bytes() != head.bytes) {
     const bool agree = head.digest == operation.digest;
     return Break(
         {.code = MUONSHARD_E_MISMATCH,
-         .text = Describe(operation) + ": rank " +
-                 std::to_string(identity_.rank) + " called " + operation.text +
-                 "; rank " + std::to_string(head.sender) + " called " +
+         .text = operation.Describe() + ": rank " +
+                 std::to_string(identity_.rank) + " called " +
+                 operation.text() + "; rank " + std::to_string(head.sender) +
+                 " called " +
                  (head.text.empty() ? "another operation" : head.text) +
                  (agree ? "; want " + std::to_string(wanted.to.bytes) +
                               " bytes of it, got " + std::to_string(head.bytes)
@@ -144,8 +154,9 @@ void Communicator::Deliver(Operation& operation, size_t receive,
          .rank = head.sender,
          .sequence = operation.sequence});
   }
-  if (wanted.after_fold >= 0 && !operation.folded[Index(wanted.after_fold)]) {
-    operation.held[receive] = std::move(arrival);
+  if (wanted.after_fold >= 0 &&
+      operation.state->folded <= Index(wanted.after_fold)) {
+    operation.state->held[receive] = std::move(arrival);
     return;
   }
   Fetch(operation, receive, *arrival);
@@ -153,14 +164,14 @@ void Communicator::Deliver(Operation& operation, size_t receive,
 
 void Communicator::Fetch(Operation& operation, size_t receive,
                          Arrival& arrival) {
-  operation.messages.emplace_back(&operation, true, receive);
+  operation.messages.emplace_front(&operation, true, receive);
   bool ended = false;
   const Outcome fetched =
       arrival.Fetch(operation.At(operation.round().receives[receive].to),
-                    &operation.messages.back(), &ended);
+                    &operation.messages.front(), &ended);
   if (!fetched.ok()) {
     Outcome outcome = fetched;
-    outcome.text = Describe(operation) + ": " + outcome.text;
+    outcome.text = operation.Describe() + ": " + outcome.text;
     outcome.sequence = operation.sequence;
     return Break(outcome);
   }
@@ -169,36 +180,46 @@ void Communicator::Fetch(Operation& operation, size_t receive,
 }
 
 void Communicator::ReceiveEnded(Operation& operation, size_t receive) {
-  --operation.receives_left;
+  --operation.state->receives_left;
   const int32_t fold = operation.round().receives[receive].fold;
-  if (fold >= 0) --operation.fold_waits_for[Index(fold)];
+  if (fold >= 0) --operation.state->fold_waits_for[Index(fold)];
   RunFolds(operation);
   EndRoundIfDone(operation);
 }
 
 void Communicator::RunFolds(Operation& operation) {
-  if (broken() || operation.ended || operation.folds_left == 0) return;
+  if (broken() || operation.ended) return;
   const Round& round = operation.round();
-  if (round.folds_after_sends && operation.sends_left > 0) return;
+  if (round.folds_after_sends && operation.state->sends_left > 0) return;
   const size_t round_index = operation.round_index;
-  for (size_t i = 0; i < round.folds.size(); ++i) {
-    if (operation.folded[i] || operation.fold_waits_for[i] > 0) continue;
-    const Fold& fold = round.folds[i];
-    std::vector<const std::byte*> contributions;
-    for (const Piece& piece : fold.contributions) {
-      contributions.push_back(operation.At(piece));
+  while (operation.state->folded < round.folds.size() &&
+         operation.state->fold_waits_for[operation.state->folded] == 0) {
+    const size_t index = operation.state->folded;
+    const Fold& fold = round.folds[index];
+    std::vector<const std::byte*>& contributions =
+        operation.state->contributions;
+    contributions.clear();
+    for (size_t r = 0; r < fold.contributions.size(); ++r) {
+      const int32_t receive = fold.receives[r];
+      const bool is_shared =
+          receive >= 0 && operation.state->shared[Index(receive)] != nullptr;
+      contributions.push_back(is_shared
+                                  ? operation.state->shared[Index(receive)]
+                                  : operation.At(fold.contributions[r]));
     }
     plugins::Reduce(operation.call.reduction, contributions, fold.count,
                     operation.At(fold.to));
-    operation.folded[i] = true;
-    --operation.folds_left;
+    ++operation.state->folded;
+    if (neighbours_ != nullptr) neighbours_->Release(operation, fold);
+    if (all_neighbours_) continue;
     // Its room is free for a later piece.
     for (size_t r = 0; r < round.receives.size(); ++r) {
-      if (round.receives[r].after_fold != static_cast<int32_t>(i) ||
-          operation.held[r] == nullptr) {
+      if (round.receives[r].after_fold != static_cast<int32_t>(index) ||
+          operation.state->held[r] == nullptr) {
         continue;
       }
-      const std::unique_ptr<Arrival> arrival = std::move(operation.held[r]);
+      const std::unique_ptr<Arrival> arrival =
+          std::move(operation.state->held[r]);
       Fetch(operation, r, *arrival);
       // What it let happen may have ended the round.
       if (IsPast(operation, round_index)) return;
@@ -207,23 +228,54 @@ void Communicator::RunFolds(Operation& operation) {
 }
 
 void Communicator::EndRoundIfDone(Operation& operation) {
-  if (broken() || operation.ended || operation.sends_left > 0 ||
-      operation.receives_left > 0 || operation.folds_left > 0) {
+  if (broken() || operation.ended || operation.state->sends_left > 0 ||
+      operation.state->receives_left > 0 ||
+      operation.state->folded < operation.round().folds.size() ||
+      (neighbours_ != nullptr && !neighbours_->MayHaveRead(operation))) {
     return;
   }
-  if (operation.round_index + 1 < operation.schedule.rounds.size()) {
+  if (operation.round_index + 1 < operation.schedule->rounds.size()) {
     ++operation.round_index;
     return BeginRound(operation);
   }
   End(operation, {});
 }
 
-Outcome Communicator::HasLeft(const Operation& operation, int32_t peer) const {
-  return {.code = MUONSHARD_E_ABORTED,
-          .text = Describe(operation) + ": rank " + std::to_string(peer) +
-                  " has left the group",
-          .rank = peer,
-          .sequence = operation.sequence};
+bool Communicator::AdvanceNeighbours() {
+  if (neighbours_ == nullptr) return false;
+  bool any = false;
+  while (!broken() && !queue_.empty() && queue_.front()->started) {
+    const std::shared_ptr<Operation> operation = queue_.front();
+    const bool sent = neighbours_->SendMessages(*operation);
+    const bool taken = TakeFromNeighbours(*operation);
+    if (!sent && !taken) break;
+    any = true;
+    if (broken()) break;
+    RunFolds(*operation);
+    EndRoundIfDone(*operation);
+    if (operation->ended) StartAll();
+  }
+  return any;
+}
+
+bool Communicator::TakeFromNeighbours(Operation& operation) {
+  Outcome failed;
+  const bool any = neighbours_->TakeMessages(operation, &failed);
+  if (failed.code == MUONSHARD_E_PEER) {
+    Lose(failed.rank, "its process has ended");
+  } else if (!failed.ok()) {
+    Break(failed);
+  }
+  return any;
+}
+
+void Communicator::WakeNeighbour(int32_t peer) {
+  if (lost_[Index(peer)]) return;
+  bool ended = false;
+  const Outcome sent = worker_->Send(
+      peer, Encode({.kind = MessageKind::kWake, .sender = identity_.rank}), {},
+      &notices_, &ended);
+  if (sent.ok() && !ended) ++notices_.in_flight;
 }
 
 // A rank that has left sends nothing more, and takes nothing.
@@ -236,8 +288,16 @@ void Communicator::CheckLeft(const Operation& operation) {
   const std::vector<Receive>& receives = operation.round().receives;
   for (size_t i = 0; i < receives.size(); ++i) {
     const int32_t peer = receives[i].peer;
-    if (operation.heard[i] || !gone_[Index(peer)]) continue;
+    if (operation.state->heard[i] || !gone_[Index(peer)]) continue;
     return Break(HasLeft(operation, peer));
+  }
+  for (size_t i = 0; i < operation.state->lanes.size(); ++i) {
+    const PeerPart& part = operation.round().parts[i];
+    const Lane& lane = operation.state->lanes[i];
+    if (!gone_[Index(part.peer)] || !IsNeighbour(part.peer)) continue;
+    if (lane.sent < part.sends.size() || lane.exposed > 0) {
+      return Break(HasLeft(operation, part.peer));
+    }
   }
 }
 

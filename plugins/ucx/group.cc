@@ -60,33 +60,46 @@ bool Group::IsDone() {
   return service_->done();
 }
 
+Outcome Group::Gather(const std::string& label, int64_t deadline_ns,
+                      std::span<const std::byte> mine,
+                      std::span<std::byte> all) {
+  const std::vector<uint64_t> counts(
+      static_cast<size_t>(communicator_->identity().size), mine.size());
+  muonshard_operation gather = {};
+  gather.header.size = MUONSHARD_END(muonshard_operation, label);
+  gather.kind = MUONSHARD_ALL_GATHER_V;
+  gather.data_type = MUONSHARD_U8;
+  // Read alone.
+  gather.in = {const_cast<std::byte*>(mine.data()), mine.size()};
+  gather.out = {all.data(), all.size()};
+  gather.out_counts = counts.data();
+  gather.deadline_ns = deadline_ns;
+  gather.label = label.c_str();
+  std::shared_ptr<Operation> posted;
+  uint32_t failed = 0;
+  const PostRequest request = {this, &gather};
+  if (Outcome bad = Post({&request, 1}, {&posted, 1}, &failed); !bad.ok()) {
+    return bad;
+  }
+  return service_->Wait(*posted, INT64_MAX);
+}
+
 Outcome Group::Split(int32_t color, int32_t key,
                      const muonshard_comm_config& config,
                      std::shared_ptr<Group>* made) {
-  const Communicator::Identity& own = communicator_->identity();
+  const Identity& own = communicator_->identity();
   const auto size = static_cast<size_t>(own.size);
   SplitCard mine = {.color = color, .key = key, .name = {}};
   const std::string name = config.name == nullptr ? "" : config.name;
   name.copy(mine.name.data(), mine.name.size() - 1);
   std::vector<SplitCard> cards(size);
-  const std::vector<uint64_t> counts(size, sizeof(SplitCard));
   const std::string label = "the split " + Quoted(name);
-  muonshard_operation gather = {};
-  gather.header.size = MUONSHARD_END(muonshard_operation, label);
-  gather.kind = MUONSHARD_ALL_GATHER_V;
-  gather.data_type = MUONSHARD_U8;
-  gather.in = {&mine, sizeof(mine)};
-  gather.out = {cards.data(), size * sizeof(SplitCard)};
-  gather.out_counts = counts.data();
-  gather.deadline_ns = config.deadline_ns;
-  gather.label = label.c_str();
-  std::vector<std::shared_ptr<Operation>> posted;
-  uint32_t failed = 0;
-  const PostRequest request = {this, &gather};
-  if (Outcome bad = Post({&request, 1}, &posted, &failed); !bad.ok())
+  if (Outcome bad =
+          Gather(label, config.deadline_ns, std::as_bytes(std::span(&mine, 1)),
+                 std::as_writable_bytes(std::span(cards)));
+      !bad.ok()) {
     return bad;
-  if (Outcome bad = service_->Wait(*posted[0], INT64_MAX); !bad.ok())
-    return bad;
+  }
   if (color < 0) return {};
   std::vector<int32_t> ranks;
   for (int32_t rank = 0; rank < own.size; ++rank) {
@@ -117,41 +130,45 @@ Outcome Group::Split(int32_t color, int32_t key,
 }
 
 Outcome Post(std::span<const PostRequest> requests,
-             std::vector<std::shared_ptr<Operation>>* posted,
-             uint32_t* failed) {
-  std::vector<Call> calls;
-  *failed = 0;
-  for (const PostRequest& request : requests) {
-    Communicator& communicator = request.group->communicator();
+             std::span<std::shared_ptr<Operation>> posted, uint32_t* failed) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    *failed = static_cast<uint32_t>(i);
+    const PostRequest& request = requests[i];
+    const Identity& own = request.group->communicator().identity();
     Call call;
-    const Communicator::Identity& own = communicator.identity();
     if (Outcome bad =
             plugins::MakeCall(*request.operation, own.rank, own.size, &call);
         !bad.ok()) {
       return bad;
     }
-    {
-      Locked locked(request.group->shared());
-      // What has broken the group may have come.
-      communicator.Advance();
-      if (communicator.broken()) return communicator.failure();
+    posted[i] = std::make_shared<Operation>(
+        request.group->shared(), std::move(call),
+        static_cast<int32_t>(request.operation->ready_count));
+  }
+  // What has broken a group may have come.
+  const auto may_post = [](Communicator& communicator) {
+    communicator.Advance(/*in_a_hurry=*/true);
+    return !communicator.broken();
+  };
+  if (requests.size() > 1) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      *failed = static_cast<uint32_t>(i);
+      Locked locked(requests[i].group->shared());
+      Communicator& communicator = requests[i].group->communicator();
+      if (!may_post(communicator)) return communicator.failure();
     }
-    calls.push_back(std::move(call));
-    ++*failed;
   }
   *failed = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
-    posted->push_back(std::make_shared<Operation>(
-        requests[i].group->shared(), std::move(calls[i]),
-        static_cast<int32_t>(requests[i].operation->ready_count)));
-  }
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const std::shared_ptr<Operation>& operation = (*posted)[i];
+    const std::shared_ptr<Operation>& operation = posted[i];
     Communicator& communicator = *operation->communicator;
     {
       Locked locked(operation->communicator);
+      if (requests.size() == 1 && !may_post(communicator)) {
+        return communicator.failure();
+      }
       communicator.Enqueue(operation);
-      communicator.Advance();
+      communicator.Advance(/*in_a_hurry=*/true);
     }
     const muonshard_operation& description = *requests[i].operation;
     for (uint32_t e = 0; e < description.ready_count; ++e) {

@@ -47,7 +47,18 @@ class Group {
                          const muonshard_comm_config& config,
                          std::shared_ptr<Group>* made);
 
+  // Memory of each rank's that its neighbours read; `window` names it. A
+  // collective call.
+  plugins::Outcome NewMemory(uint64_t bytes, int64_t deadline_ns, void** data,
+                             int32_t* window);
+  plugins::Outcome FreeMemory(int32_t window);
+
  private:
+  // Gathers `mine` of each rank into `all`, in rank order.
+  plugins::Outcome Gather(const std::string& label, int64_t deadline_ns,
+                          std::span<const std::byte> mine,
+                          std::span<std::byte> all);
+
   explicit Group(std::shared_ptr<Opened> opened) : opened_(std::move(opened)) {}
 
   const std::shared_ptr<Opened> opened_;
@@ -60,9 +71,10 @@ struct PostRequest {
   const muonshard_operation* operation;
 };
 
-// All are posted or none; `*failed` is the one at fault.
+// All are posted or none; `*failed` is the one at fault. `posted` has room for
+// them.
 plugins::Outcome Post(std::span<const PostRequest> requests,
-                      std::vector<std::shared_ptr<Operation>>* posted,
+                      std::span<std::shared_ptr<Operation>> posted,
                       uint32_t* failed);
 
 }  // namespace muonshard::ucx

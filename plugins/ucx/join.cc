@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <utility>
 
 namespace muonshard::ucx {
@@ -15,15 +16,24 @@ using plugins::Quoted;
 using plugins::RankList;
 
 // "ucx" and the version of this format.
-constexpr uint64_t kCardMagic = 0x7563780000000001;
+constexpr uint64_t kCardMagic = 0x7563780000000002;
 constexpr size_t kCardBytesMax = 64 * 1024;
 constexpr size_t kHostBytes = 128;
+// How a rank reaches another: not through memory, through what both have
+// mapped, or reading in its process as well.
+constexpr char kNot = '0';
+constexpr char kReaches = '1';
+constexpr char kReads = '2';
 
 struct CardHead {
   uint64_t magic;
   uint32_t ucx_version;
   int32_t size;
   int64_t process;
+  // Of the memory that neighbours share; -1: it shares none.
+  int32_t arena_descriptor;
+  uint32_t reserved;
+  uint64_t probe_address;
   // Where process numbers mean the same: boot and namespace. Zeros at the end.
   std::array<char, kHostBytes> host;
 };
@@ -68,35 +78,30 @@ class Joiner {
  public:
   explicit Joiner(const JoinArguments& arguments) : arguments_(arguments) {}
 
-  Outcome Put(const std::string& address) {
-    own_.head = {.magic = kCardMagic,
-                 .ucx_version = UcxVersion(),
-                 .size = arguments_.identity.size,
-                 .process = getpid(),
-                 .host = ThisHost()};
+  // `channel` may be null.
+  Outcome Put(const std::string& address, Channel* channel) {
+    own_.head = {
+        .magic = kCardMagic,
+        .ucx_version = UcxVersion(),
+        .size = arguments_.identity.size,
+        .process = getpid(),
+        .arena_descriptor =
+            channel == nullptr ? -1 : channel->arena().descriptor(),
+        .reserved = 0,
+        .probe_address = channel == nullptr ? 0 : channel->probe_address(),
+        .host = ThisHost()};
     own_.address = address;
-    const std::string text = Encode(own_);
-    muonshard_status status = {};
-    const muonshard_code code = arguments_.store->put(
-        arguments_.store->context, KeyOf(arguments_.identity.rank).c_str(),
-        text.data(), text.size(), &status);
-    return code == MUONSHARD_OK ? Outcome{} : OfStore(code, status);
+    return PutText(KeyOf(arguments_.identity.rank), Encode(own_));
   }
 
   Outcome Get(int32_t rank, Card* card) {
     std::string text(kCardBytesMax, '\0');
-    uint64_t bytes = 0;
-    muonshard_status status = {};
-    const muonshard_code code = arguments_.store->get(
-        arguments_.store->context, KeyOf(rank).c_str(), text.data(),
-        text.size(), &bytes, arguments_.deadline_ns, &status);
-    if (code == MUONSHARD_E_TIMEOUT) return Absent(rank);
-    if (code != MUONSHARD_OK) return OfStore(code, status);
-    if (bytes < sizeof(CardHead) || bytes > text.size()) {
+    if (Outcome bad = GetText(rank, KeyOf(rank), &text); !bad.ok()) return bad;
+    if (text.size() < sizeof(CardHead)) {
       return Differs(rank, "has a card of another version");
     }
     std::memcpy(&card->head, text.data(), sizeof(CardHead));
-    card->address = text.substr(sizeof(CardHead), bytes - sizeof(CardHead));
+    card->address = text.substr(sizeof(CardHead));
     if (card->head.magic != own_.head.magic) {
       return Differs(rank, "has a card of another version");
     }
@@ -112,13 +117,72 @@ class Joiner {
     return {};
   }
 
+  bool IsOnThisHost(const Card& card) const {
+    return card.head.host == own_.head.host;
+  }
+
   // Whether the process of `card` is another one that can be watched.
-  bool IsNeighbour(const Card& card) const {
-    return card.head.host == own_.head.host &&
-           card.head.process != own_.head.process;
+  bool CanBeWatched(const Card& card) const {
+    return IsOnThisHost(card) && card.head.process != own_.head.process;
+  }
+
+  // Keeps those peers of `channel` that reach this rank, too. `candidates`: who
+  // may, with their cards.
+  Outcome AgreeOnNeighbours(const std::map<int32_t, Card>& candidates,
+                            Channel* channel) {
+    const int32_t rank = arguments_.identity.rank;
+    std::string reached(static_cast<size_t>(arguments_.identity.size), kNot);
+    for (const auto& [peer, card] : candidates) {
+      if (!channel->reaches(peer)) continue;
+      reached[static_cast<size_t>(peer)] =
+          channel->CanRead(peer, card.head.probe_address) ? kReads : kReaches;
+    }
+    if (Outcome bad = PutText(KeyOf(rank) + "/reaches", reached); !bad.ok()) {
+      return bad;
+    }
+    for (const auto& [peer, card] : candidates) {
+      std::string text(reached.size(), kNot);
+      if (Outcome bad = GetText(peer, KeyOf(peer) + "/reaches", &text);
+          !bad.ok()) {
+        return bad;
+      }
+      const auto own = static_cast<size_t>(rank);
+      if (text.size() <= own || text[own] == kNot) {
+        channel->Detach(peer);
+      } else if (text[own] == kReads) {
+        channel->SetReadBy(peer);
+      }
+    }
+    // All who could have opened it have.
+    channel->arena().Hide();
+    return {};
   }
 
  private:
+  Outcome PutText(const std::string& key, const std::string& text) {
+    muonshard_status status = {};
+    const muonshard_code code =
+        arguments_.store->put(arguments_.store->context, key.c_str(),
+                              text.data(), text.size(), &status);
+    return code == MUONSHARD_OK ? Outcome{} : OfStore(code, status);
+  }
+
+  // `text` has room for it.
+  Outcome GetText(int32_t rank, const std::string& key, std::string* text) {
+    uint64_t bytes = 0;
+    muonshard_status status = {};
+    const muonshard_code code = arguments_.store->get(
+        arguments_.store->context, key.c_str(), text->data(), text->size(),
+        &bytes, arguments_.deadline_ns, &status);
+    if (code == MUONSHARD_E_TIMEOUT) return Absent(rank);
+    if (code != MUONSHARD_OK) return OfStore(code, status);
+    if (bytes > text->size()) {
+      return Differs(rank, "has a card of another version");
+    }
+    text->resize(bytes);
+    return {};
+  }
+
   std::string KeyOf(int32_t rank) const {
     return arguments_.identity.name + "/ucx/" + std::to_string(rank);
   }
@@ -170,11 +234,19 @@ Outcome JoinGroup(const std::shared_ptr<Context>& context,
       !bad.ok()) {
     return bad;
   }
+  std::unique_ptr<Channel> channel;
   if (size > 1) {
+    if (context->may_share_memory()) {
+      if (Outcome bad = Channel::Make(arguments.identity.rank, size, &channel);
+          !bad.ok()) {
+        return bad;
+      }
+    }
     std::string address;
     if (Outcome bad = worker->Address(&address); !bad.ok()) return bad;
     Joiner joiner(arguments);
-    if (Outcome bad = joiner.Put(address); !bad.ok()) return bad;
+    if (Outcome bad = joiner.Put(address, channel.get()); !bad.ok()) return bad;
+    std::map<int32_t, Card> candidates;
     for (int32_t rank = 0; rank < size; ++rank) {
       if (rank == arguments.identity.rank) continue;
       Card card;
@@ -182,12 +254,26 @@ Outcome JoinGroup(const std::shared_ptr<Context>& context,
       if (Outcome bad = worker->Connect(rank, card.address); !bad.ok()) {
         return bad;
       }
-      if (joiner.IsNeighbour(card)) {
+      if (joiner.CanBeWatched(card)) {
         processes->push_back({rank, card.head.process});
+      }
+      if (channel == nullptr || card.head.arena_descriptor < 0 ||
+          !joiner.IsOnThisHost(card)) {
+        continue;
+      }
+      // A host that forbids it leaves UCX.
+      (void)channel->Attach(rank, card.head.process,
+                            card.head.arena_descriptor);
+      candidates.emplace(rank, std::move(card));
+    }
+    if (channel != nullptr) {
+      if (Outcome bad = joiner.AgreeOnNeighbours(candidates, channel.get());
+          !bad.ok()) {
+        return bad;
       }
     }
   }
-  communicator->Adopt(std::move(worker));
+  communicator->Adopt(std::move(worker), std::move(channel));
   return {};
 }
 

@@ -24,7 +24,7 @@ namespace muonshard::ucx {
 
 struct JoinArguments {
   const muonshard_store* store = nullptr;
-  Communicator::Identity identity;
+  Identity identity;
   int64_t deadline_ns = 0;
 };
 

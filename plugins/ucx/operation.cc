@@ -12,13 +12,15 @@ using plugins::Call;
 using plugins::Outcome;
 using plugins::Segment;
 
-// FNV-1a over words.
+// One word after another, each mixed until every bit of it moves about half of
+// the hash's.
 class Digest {
  public:
   void Add(uint64_t word) {
-    for (int shift = 0; shift < 64; shift += 8) {
-      hash_ = (hash_ ^ ((word >> shift) & 0xff)) * 0x100000001b3;
-    }
+    hash_ = (hash_ ^ word) * 0x9fb21c651e98df25;
+    hash_ ^= hash_ >> 32;
+    hash_ *= 0x9fb21c651e98df25;
+    hash_ ^= hash_ >> 29;
   }
   uint64_t value() const { return hash_; }
 
@@ -87,9 +89,27 @@ Operation::Operation(std::shared_ptr<Communicator> posted_to, Call posted,
     : communicator(std::move(posted_to)),
       call(std::move(posted)),
       digest(DigestOf(call)),
-      text(plugins::Describe(call)),
       schedule(communicator->ScheduleOf(call)),
       unready(producers) {}
+
+std::string Operation::Describe() const {
+  return plugins::Describe(call, sequence, communicator->identity().name);
+}
+
+void RoundState::Begin(const Round& round) {
+  sends_left = round.sends.size();
+  receives_left = round.receives.size();
+  folded = 0;
+  fold_waits_for.assign(round.folds.size(), 0);
+  heard.assign(round.receives.size(), false);
+  held.clear();
+  held.resize(round.receives.size());
+  lanes.assign(round.parts.size(), {});
+  shared.assign(round.receives.size(), nullptr);
+  for (const Receive& receive : round.receives) {
+    if (receive.fold >= 0) ++fold_waits_for[static_cast<size_t>(receive.fold)];
+  }
+}
 
 std::byte* Operation::At(const Piece& piece) {
   // An empty buffer may be null, and stays so.
@@ -103,7 +123,7 @@ std::byte* Operation::At(const Piece& piece) {
     case Space::kScratch:
       break;
   }
-  return scratch.data() + piece.offset;
+  return scratch.get() + piece.offset;
 }
 
 }  // namespace muonshard::ucx

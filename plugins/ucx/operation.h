@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <forward_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +25,33 @@ class Communicator;
 
 // A hash of all that ranks must agree on: equal for calls that fit.
 uint64_t DigestOf(const plugins::Call& call);
+
+// How far a round's messages to and from a neighbour are.
+struct Lane {
+  size_t sent = 0;
+  uint64_t sent_bytes = 0;  // Of the next one.
+  size_t taken = 0;
+  uint64_t taken_bytes = 0;
+  uint64_t exposed = 0;      // Sent, and not released.
+  bool has_exposed = false;  // Some were received.
+};
+
+// How far the round of an operation is. Made once and used again, so that a
+// group that is at work makes no memory.
+struct RoundState {
+  void Begin(const Round& round);
+
+  size_t sends_left = 0;
+  size_t receives_left = 0;
+  size_t folded = 0;                           // How many folds are done.
+  std::vector<uint32_t> fold_waits_for;        // By fold: receives.
+  std::vector<bool> heard;                     // By receive: its message came.
+  std::vector<std::unique_ptr<Arrival>> held;  // By receive: no room yet.
+  std::vector<Lane> lanes;                     // By part of the round.
+  // By receive: where a neighbour's contribution lies, until it is folded.
+  std::vector<const std::byte*> shared;
+  std::vector<const std::byte*> contributions;  // Of the fold that is done.
+};
 
 struct Operation {
   struct Callback {
@@ -47,14 +74,17 @@ struct Operation {
             int32_t producers);
 
   bool pairwise() const { return call.pairwise(); }
-  const Round& round() const { return schedule.rounds[round_index]; }
+  const Round& round() const { return schedule->rounds[round_index]; }
+  // The call in words.
+  std::string text() const { return plugins::Describe(call); }
+  // What errors begin with: the operation with its group.
+  std::string Describe() const;
   std::byte* At(const Piece& piece);
 
   const std::shared_ptr<Communicator> communicator;
   const plugins::Call call;
   const uint64_t digest;
-  const std::string text;  // The call in words.
-  Schedule schedule;
+  const std::shared_ptr<const Schedule> schedule;
   // Events that have not happened.
   int32_t unready;
   // Among the operations of all ranks, or among the messages of its pair.
@@ -64,17 +94,10 @@ struct Operation {
 
   bool started = false;
   size_t round_index = 0;
-  std::vector<std::byte> scratch;
-  // Of the round.
-  size_t sends_left = 0;
-  size_t receives_left = 0;
-  size_t folds_left = 0;
-  std::vector<uint32_t> fold_waits_for;  // By fold: receives.
-  std::vector<bool> folded;              // By fold.
-  std::vector<bool> heard;               // By receive: its message has come.
-  std::vector<std::unique_ptr<Arrival>> held;  // By receive: no room yet.
-  std::deque<Message> messages;
-  // Of all rounds: messages that UCX still knows.
+  std::unique_ptr<std::byte[]> scratch;
+  std::unique_ptr<RoundState> state;  // From its start on.
+  // Of all rounds: messages that UCX was given, and how many it still knows.
+  std::forward_list<Message> messages;
   size_t in_flight = 0;
 
   bool ended = false;

@@ -30,6 +30,10 @@ struct muonshard_comm_s {
   std::shared_ptr<muonshard::ucx::Group> group;
 };
 
+struct muonshard_window_s {
+  int32_t window;
+};
+
 struct muonshard_work_s {
   std::shared_ptr<muonshard::ucx::Group> group;
   std::shared_ptr<muonshard::ucx::Operation> operation;
@@ -123,10 +127,10 @@ muonshard_code Caps(muonshard_plugin, int32_t, muonshard_caps* caps,
       caps->reductions |= uint64_t{1} << reduction;
     }
     caps->memory_kinds = uint64_t{1} << MUONSHARD_MEMORY_HOST;
-    caps->features = MUONSHARD_FEATURE_CANONICAL |
-                     MUONSHARD_FEATURE_REPEATABLE |
-                     MUONSHARD_FEATURE_MISMATCH_DETECTED |
-                     MUONSHARD_FEATURE_SPLIT | MUONSHARD_FEATURE_EXACT_COUNTERS;
+    caps->features =
+        MUONSHARD_FEATURE_CANONICAL | MUONSHARD_FEATURE_REPEATABLE |
+        MUONSHARD_FEATURE_MISMATCH_DETECTED | MUONSHARD_FEATURE_SPLIT |
+        MUONSHARD_FEATURE_WINDOW | MUONSHARD_FEATURE_EXACT_COUNTERS;
     caps->ranks_max = 0;
     return {};
   });
@@ -178,8 +182,7 @@ muonshard_code CommSplit(muonshard_comm parent, int32_t color, int32_t key,
     *new_rank = -1;
     *new_size = 0;
     if (handle->group == nullptr) return {};
-    const Communicator::Identity& identity =
-        handle->group->communicator().identity();
+    const Identity& identity = handle->group->communicator().identity();
     *new_rank = identity.rank;
     *new_size = identity.size;
     *comm = handle.release();
@@ -238,26 +241,64 @@ muonshard_code CommCounters(muonshard_comm comm, muonshard_counters* counters,
   });
 }
 
+muonshard_code MemoryNew(muonshard_comm comm, uint64_t bytes,
+                         uint32_t memory_kind, int64_t deadline_ns, void** data,
+                         muonshard_window* window, muonshard_status* status) {
+  return Guarded(status, [&]() -> Outcome {
+    if (memory_kind != MUONSHARD_MEMORY_HOST) {
+      return {.code = MUONSHARD_E_UNSUPPORTED,
+              .text = "ucx makes host memory alone, asked for kind " +
+                      std::to_string(memory_kind)};
+    }
+    auto handle = std::make_unique<muonshard_window_s>();
+    if (Outcome bad =
+            comm->group->NewMemory(bytes, deadline_ns, data, &handle->window);
+        !bad.ok()) {
+      return bad;
+    }
+    *window = handle.release();
+    return {};
+  });
+}
+
+muonshard_code MemoryFree(muonshard_comm comm, muonshard_window window,
+                          muonshard_status* status) {
+  return Guarded(status, [&] {
+    const std::unique_ptr<muonshard_window_s> freed(window);
+    return comm->group->FreeMemory(freed->window);
+  });
+}
+
 muonshard_code PostAll(const muonshard_comm* comms,
                        const muonshard_operation* const* operations,
                        uint32_t count, muonshard_work* works, uint32_t* failed,
                        muonshard_status* status) {
   uint32_t at_fault = 0;
-  const muonshard_code code = Guarded(status, [&]() -> Outcome {
+  const muonshard_code code = Guarded(status, [&] {
+    // One is the most frequent number.
+    if (count == 1) {
+      std::shared_ptr<Operation> posted;
+      const PostRequest request = {comms[0]->group.get(), operations[0]};
+      auto handle = std::make_unique<muonshard_work_s>();
+      const Outcome outcome = Post({&request, 1}, {&posted, 1}, &at_fault);
+      if (!outcome.ok()) return outcome;
+      *handle = {comms[0]->group, std::move(posted)};
+      works[0] = handle.release();
+      return outcome;
+    }
     std::vector<PostRequest> requests;
     std::vector<std::unique_ptr<muonshard_work_s>> handles;
     for (uint32_t i = 0; i < count; ++i) {
       requests.push_back({comms[i]->group.get(), operations[i]});
       handles.push_back(std::make_unique<muonshard_work_s>());
-      handles.back()->group = comms[i]->group;
     }
-    std::vector<std::shared_ptr<Operation>> posted;
-    if (Outcome bad = Post(requests, &posted, &at_fault); !bad.ok()) return bad;
-    for (uint32_t i = 0; i < count; ++i) {
-      handles[i]->operation = std::move(posted[i]);
+    std::vector<std::shared_ptr<Operation>> posted(count);
+    Outcome outcome = Post(requests, posted, &at_fault);
+    for (uint32_t i = 0; i < count && outcome.ok(); ++i) {
+      *handles[i] = {comms[i]->group, std::move(posted[i])};
       works[i] = handles[i].release();
     }
-    return {};
+    return outcome;
   });
   if (code != MUONSHARD_OK && failed != nullptr) *failed = at_fault;
   return code;
@@ -317,9 +358,9 @@ constexpr muonshard_plugin_table kTable = {
     .comm_abort = CommAbort,
     .comm_free = CommFree,
     .comm_counters = CommCounters,
-    .memory_new = nullptr,
-    .memory_register = nullptr,
-    .memory_free = nullptr,
+    .memory_new = MemoryNew,
+    .memory_register = nullptr,  // Other memory is copied.
+    .memory_free = MemoryFree,
     .post = PostAll,
     .work_test = WorkTest,
     .work_wait = WorkWait,

@@ -55,6 +55,7 @@ class Maker {
         break;
     }
     if (!call_.pairwise()) HearFromAll();
+    for (Round& made : schedule_.rounds) made.parts = PartsOf(made);
     return std::move(schedule_);
   }
 
@@ -74,7 +75,7 @@ class Maker {
 
   // As one message: whoever receives it has room for all of it.
   void AddSend(int32_t peer, const Piece& from) {
-    round().sends.push_back({peer, 0, from});
+    round().sends.push_back({.peer = peer, .from = from});
   }
   void AddReceive(int32_t peer, const Piece& to) {
     round().receives.push_back({.peer = peer, .to = to});
@@ -93,7 +94,10 @@ class Maker {
     for (uint64_t done = 0; done < segment.count; ++number) {
       const uint64_t count = std::min(PieceCount(), segment.count - done);
       round().sends.push_back(
-          {peer, number, Of(Space::kIn, {segment.first + done, count})});
+          {.peer = peer,
+           .number = number,
+           .from = Of(Space::kIn, {segment.first + done, count}),
+           .is_folded = true});
       done += count;
     }
   }
@@ -116,10 +120,12 @@ class Maker {
         if (peer == rank_) {
           fold.contributions.push_back(
               Of(Space::kIn, {segment.first + done, count}));
+          fold.receives.push_back(-1);
           continue;
         }
         const Piece contribution = {Space::kScratch, slot, count * width_};
         fold.contributions.push_back(contribution);
+        fold.receives.push_back(static_cast<int32_t>(round().receives.size()));
         slot += slot_bytes;
         const auto at_once = static_cast<int32_t>(options_.pieces_at_once);
         const auto index = static_cast<int32_t>(number);
@@ -242,6 +248,27 @@ class Maker {
         first.receives.push_back({.peer = peer});
       }
     });
+  }
+
+  std::vector<PeerPart> PartsOf(const Round& made) const {
+    std::vector<PeerPart> parts(static_cast<size_t>(size_));
+    for (size_t i = 0; i < made.sends.size(); ++i) {
+      PeerPart& part = parts[static_cast<size_t>(made.sends[i].peer)];
+      part.sends.push_back(static_cast<uint32_t>(i));
+      part.bytes_sent += made.sends[i].from.bytes;
+    }
+    for (size_t i = 0; i < made.receives.size(); ++i) {
+      PeerPart& part = parts[static_cast<size_t>(made.receives[i].peer)];
+      part.receives.push_back(static_cast<uint32_t>(i));
+      part.bytes_received += made.receives[i].to.bytes;
+    }
+    for (size_t peer = 0; peer < parts.size(); ++peer) {
+      parts[peer].peer = static_cast<int32_t>(peer);
+    }
+    std::erase_if(parts, [](const PeerPart& part) {
+      return part.sends.empty() && part.receives.empty();
+    });
+    return parts;
   }
 
   const Call& call_;

@@ -34,6 +34,7 @@ struct Send {
   int32_t peer = 0;
   uint32_t number = 0;
   Piece from;
+  bool is_folded = false;  // By its receiver.
 };
 
 struct Receive {
@@ -50,6 +51,7 @@ struct Fold {
   uint64_t count = 0;  // Of elements.
   Piece to;
   std::vector<Piece> contributions;  // By rank.
+  std::vector<int32_t> receives;     // By rank: their indices; -1: the own.
 };
 
 struct Copy {
@@ -57,11 +59,21 @@ struct Copy {
   Piece to;
 };
 
+// A round's messages to and from one peer, in the order of their numbers.
+struct PeerPart {
+  int32_t peer = 0;
+  std::vector<uint32_t> sends;  // Indices.
+  std::vector<uint32_t> receives;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+};
+
 struct Round {
   std::vector<Copy> copies;  // First.
   std::vector<Send> sends;
   std::vector<Receive> receives;
-  std::vector<Fold> folds;
+  std::vector<Fold> folds;      // Done in order.
+  std::vector<PeerPart> parts;  // Of all peers with messages.
   // Folds overwrite what is sent, where the call is in place.
   bool folds_after_sends = false;
 };

@@ -18,8 +18,10 @@ namespace {
 using plugins::HostLock;
 using plugins::Outcome;
 
-// How often a rank that waits looks in vain before it sleeps.
-constexpr int32_t kPollsInVainMax = 200;
+// How often a rank that waits looks in vain before it lets others run in
+// between, which costs more than a message on one host; and before it sleeps.
+constexpr int32_t kPollsBeforeYield = 40;
+constexpr int32_t kPollsInVainMax = 240;
 // The service leaves messages to the ranks for so long after one of them moved
 // some, so that a rank that calls again and again need not wake it each time.
 constexpr int64_t kLeaveToRanksNs = 1'000'000;
@@ -92,14 +94,15 @@ Outcome Service::Wait(Operation& operation, int64_t deadline_ns) {
   ++waiting_ranks_;
   for (int32_t in_vain = 0;
        !operation.ended && !done_ && in_vain < kPollsInVainMax;) {
-    const bool any = communicator_->Advance();
+    const bool any = communicator_->Advance(/*in_a_hurry=*/true);
     locked.RunCallbacks();
     if (any) {
       in_vain = 0;
       continue;
     }
-    if (operation.ended || host_.Now() >= deadline_ns) break;
-    ++in_vain;
+    if (++in_vain < kPollsBeforeYield) continue;
+    if (host_.Now() >= deadline_ns) break;
+    communicator_->CheckDeadlines();
     locked.lock().Unlock();
     host_.Yield();
     locked.lock().Lock();
@@ -129,6 +132,9 @@ void Service::Run() {
     locked.RunCallbacks();
     if (any || communicator_->left()) continue;
     Sleep(locked.lock());
+    if (communicator_->neighbours() != nullptr) {
+      communicator_->neighbours()->channel().EndSleep();
+    }
     LookAtProcesses();
   }
   SeeOff(locked);
@@ -137,6 +143,11 @@ void Service::Run() {
 void Service::Sleep(HostLock& lock) {
   // Something may have come since: then it cannot be slept through. Peers of a
   // broken group still have to hear of it.
+  Neighbours* const neighbours = communicator_->neighbours();
+  if (neighbours != nullptr) {
+    neighbours->channel().BeginSleep();
+    if (communicator_->Advance()) return;
+  }
   if (!communicator_->worker().Arm()) return;
   const int64_t now = host_.Now();
   const int64_t deadline_ns = communicator_->NextDeadline();

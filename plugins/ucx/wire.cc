@@ -65,7 +65,7 @@ Outcome Decode(std::span<const std::byte> bytes, int32_t size, Head* head) {
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
   if (fixed.magic != kMagic) return Refused("it is of another version");
   if (fixed.kind < static_cast<uint8_t>(MessageKind::kGroup) ||
-      fixed.kind > static_cast<uint8_t>(MessageKind::kLeave)) {
+      fixed.kind > static_cast<uint8_t>(MessageKind::kWake)) {
     return Refused("there is no kind " + std::to_string(fixed.kind));
   }
   if (fixed.sender < 0 || fixed.sender >= size) {

@@ -24,6 +24,7 @@ enum class MessageKind : uint8_t {
   kPair = 2,   // Part of a send.
   kBreak = 3,  // The group is broken; `text` says why.
   kLeave = 4,  // The sender has freed its communicator.
+  kWake = 5,   // There is something in memory that both share.
 };
 
 struct Head {

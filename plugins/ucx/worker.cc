@@ -53,14 +53,6 @@ Outcome Settle(ucs_status_ptr_t result, std::unique_ptr<Told> told,
   return {};
 }
 
-// UCX warns of settings that it has no use for.
-bool MayShareMemory(const std::string& transports) {
-  for (const char* name : {"all", "shm", "sm", "mm", "posix", "sysv"}) {
-    if (transports.find(name) != std::string::npos) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Outcome Context::Open(std::shared_ptr<Context>* opened) {
@@ -77,8 +69,9 @@ Outcome Context::Open(std::shared_ptr<Context>* opened) {
       s != UCS_OK) {
     return Failed("the configuration of UCX cannot be read", s);
   }
-  // Or endpoints that tell of a lost peer would not use shared memory.
-  if (MayShareMemory(made->transports_)) {
+  // Or endpoints that tell of a lost peer would not use shared memory. UCX
+  // warns of settings that it has no use for.
+  if (made->may_share_memory()) {
     (void)ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
   }
   const ucs_status_t status = ucp_init(&parameters, config, &made->context_);
@@ -89,6 +82,15 @@ Outcome Context::Open(std::shared_ptr<Context>* opened) {
   }
   *opened = made;
   return {};
+}
+
+bool Context::may_share_memory() const {
+  // "^tcp" is all but that.
+  const bool all_but = !transports_.empty() && transports_[0] == '^';
+  for (const char* name : {"all", "shm", "sm", "mm", "posix", "sysv"}) {
+    if (transports_.find(name) != std::string::npos) return !all_but;
+  }
+  return all_but;
 }
 
 Context::~Context() {

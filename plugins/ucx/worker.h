@@ -3,9 +3,7 @@
 //
 // Threads      One at a time: whoever uses it holds its communicator's mutex.
 // Memory       What is sent belongs to the worker until its Ended is called,
-// and
-//              so does what is received into. A worker that is destroyed calls
-//              no Ended any more.
+//              so does what is received into. One that is destroyed calls none.
 // Errors       MUONSHARD_E_SYSTEM with UCX's words and its code.
 
 #ifndef PLUGINS_UCX_WORKER_H_
@@ -37,6 +35,8 @@ class Context {
   ucp_context_h get() const { return context_; }
   // What UCX_TLS was, for reports.
   const std::string& transports() const { return transports_; }
+  // Whether ranks of one host may talk through memory.
+  bool may_share_memory() const;
 
  private:
   Context() = default;
