@@ -3,6 +3,7 @@
 //   muonshard train    trains a byte-level GPT with the sharded optimizer
 //   muonshard plan     shows how a model would be sharded
 //   muonshard plugin   loads a plugin and shows what it promises
+//   muonshard launch   starts the ranks of a program on this host
 //   muonshard explore  runs training steps under many schedules
 
 #include <iostream>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "tools/explorer/explore_command.h"
+#include "tools/launcher/launch_main.h"
 #include "tools/trainer/plan_command.h"
 #include "tools/trainer/plugin_command.h"
 #include "tools/trainer/train_main.h"
@@ -32,6 +34,7 @@ constexpr Command kCommands[] = {
     {"train", "trains a byte-level GPT with the sharded optimizer", &TrainMain},
     {"plan", "shows how a model would be sharded", &PlanMain},
     {"plugin", "loads a plugin and shows what it promises", &PluginMain},
+    {"launch", "starts the ranks of a program on this host", &LaunchMain},
     {"explore", "runs training steps under many schedules", &ExploreMain},
 };
 
