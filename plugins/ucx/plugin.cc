@@ -218,6 +218,7 @@ void CommFree(muonshard_comm comm) {
   const std::unique_ptr<muonshard_comm_s> freed(comm);
   freed->group->service().Leave();
   freed->plugin->retired.Add(std::move(freed->group));
+  freed->plugin->retired.Collect();
 }
 
 muonshard_code CommCounters(muonshard_comm comm, muonshard_counters* counters,

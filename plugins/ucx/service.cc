@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "plugins/ucx/locked.h"
 
@@ -20,10 +21,11 @@ using plugins::Outcome;
 
 // How often a rank that waits looks in vain before it lets others run in
 // between, which costs more than a message on one host; and before it sleeps.
-constexpr int32_t kPollsBeforeYield = 40;
-constexpr int32_t kPollsInVainMax = 240;
-// The service leaves messages to the ranks for so long after one of them moved
-// some, so that a rank that calls again and again need not wake it each time.
+constexpr int32_t kPollsBeforeYield = 60;
+constexpr int32_t kPollsInVainMax = 260;
+// The service leaves messages to the ranks for at least so long after one of
+// them moved some, so that a rank that calls again and again need not wake it
+// each time.
 constexpr int64_t kLeaveToRanksNs = 1'000'000;
 // How often a service that sees off looks again.
 constexpr int64_t kLookAgainNs = 500'000;
@@ -108,9 +110,8 @@ Outcome Service::Wait(Operation& operation, int64_t deadline_ns) {
     locked.lock().Lock();
   }
   --waiting_ranks_;
-  moved_ns_ = host_.Now();
-  if (!operation.ended && moved_ns_ < deadline_ns) {
-    moved_ns_ = 0;
+  moved_ = operation.ended;
+  if (!operation.ended) {
     idle_.NotifyAll();
     while (!operation.ended && host_.Now() < deadline_ns) {
       communicator_->changed().Wait(locked.lock(), deadline_ns);
@@ -123,8 +124,7 @@ Outcome Service::Wait(Operation& operation, int64_t deadline_ns) {
 void Service::Run() {
   Locked locked(communicator_);
   while (!communicator_->left()) {
-    const int64_t leave_until = moved_ns_ + kLeaveToRanksNs;
-    if (waiting_ranks_ > 0 || host_.Now() < leave_until) {
+    if (waiting_ranks_ > 0 || std::exchange(moved_, false)) {
       idle_.Wait(locked.lock(), host_.Now() + kLeaveToRanksNs);
       continue;
     }

@@ -69,8 +69,8 @@ class Service {
   int wake_descriptor_ = -1;
   muonshard_task task_ = nullptr;
   int32_t waiting_ranks_ = 0;
-  // When a rank last moved messages.
-  int64_t moved_ns_ = 0;
+  // A rank has moved messages since the service looked.
+  bool moved_ = false;
   bool done_ = false;
 };
 

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -19,7 +18,7 @@
 #include "collectives/plugin.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "collectives/store.h"
-#include "testing/exploration/child_process.h"
+#include "testing/process_ranks.h"
 #include "testing/status_matchers.h"
 
 namespace muonshard::testing {
@@ -28,59 +27,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-// A hang is a failure long before the test's own limit.
-constexpr absl::Duration kPatience = absl::Seconds(60);
-
-struct Process {
-  Rank rank;
-  Plugin& plugin;
-  Store& store;
-  Runtime& runtime;
-  Collective& world;
-};
-
-absl::Status RunRank(size_t rank, size_t size, const std::string& folder,
-                     const std::function<absl::Status(Process&)>& program) {
-  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
-  auto store = NewFileStore(*runtime, folder);
-  if (!store.ok()) return store.status();
-  auto plugin = Plugin::Open(PluginSearchFromEnvironment("ucx", ""), *runtime);
-  if (!plugin.ok()) return plugin.status();
-  auto world = (*plugin)->NewGroup({.rank = Rank{static_cast<int32_t>(rank)},
-                                    .size = static_cast<int32_t>(size),
-                                    .deadline = runtime->Now() + kPatience,
-                                    .store = store->get()});
-  if (!world.ok()) return world.status();
-  Process process = {Rank{static_cast<int32_t>(rank)}, **plugin, **store,
-                     *runtime, **world};
-  return program(process);
-}
-
-// What each of `size` processes says in the end, "OK" or its error, or what
-// ended the process.
-std::vector<std::string> RunInProcesses(
-    size_t size, const std::function<absl::Status(Process&)>& program) {
-  std::string folder = absl::StrCat(::testing::TempDir(), "/ucx.XXXXXX");
-  EXPECT_NE(mkdtemp(folder.data()), nullptr);
-  std::vector<std::string> said(size);
-  const std::vector<absl::Status> ended = RunInChildren(
-      size,
-      [&](size_t rank, const Tell& tell) {
-        tell(RunRank(rank, size, folder, program).ToString());
-      },
-      [&](size_t rank, const std::string& line) { said[rank] += line; },
-      2 * kPatience);
-  for (size_t rank = 0; rank < size; ++rank) {
-    if (!ended[rank].ok()) said[rank] = ended[rank].ToString();
-  }
-  return said;
-}
-
-absl::Status Finish(Process& process, const absl::StatusOr<Work>& work) {
-  if (!work.ok()) return work.status();
-  return work->Wait(process.runtime.Now() + kPatience);
-}
 
 // Sums what no cache holds, and what fits into one message.
 absl::Status SumAll(Process& process) {
