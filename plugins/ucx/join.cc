@@ -25,6 +25,26 @@ constexpr char kNot = '0';
 constexpr char kReaches = '1';
 constexpr char kReads = '2';
 
+// A group may have any name, and a key has letters, digits and a few others.
+// Different names stay so: what is not among them, and the underscore that
+// marks it, becomes its number.
+std::string KeyText(const std::string& name) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+                       c == '/' || c == ':';
+    if (plain) {
+      text += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      text += {'_', kDigits[byte / 16], kDigits[byte % 16]};
+    }
+  }
+  return text;
+}
+
 struct CardHead {
   uint64_t magic;
   uint32_t ucx_version;
@@ -184,7 +204,7 @@ class Joiner {
   }
 
   std::string KeyOf(int32_t rank) const {
-    return arguments_.identity.name + "/ucx/" + std::to_string(rank);
+    return KeyText(arguments_.identity.name) + "/ucx/" + std::to_string(rank);
   }
 
   Outcome OfStore(muonshard_code code, const muonshard_status& status) const {

@@ -133,6 +133,8 @@ std::string Summary(const TrainOptions& options, const TrainResult& result) {
   if (text.back() != '\n') text += '\n';
   text += '\n';
   AppendBytes(result, text);
+  absl::StrAppendFormat(&text, "Parameters: hash %016x over all ranks\n",
+                        result.parameter_hash);
   AppendVerify(result, text);
   return text;
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collectives/collective.h"
@@ -15,9 +15,12 @@
 #include "optimizer/grad_scaler.h"
 #include "optimizer/plan_report.h"
 #include "optimizer/sharded_optimizer.h"
+#include "tools/trainer/byte_hash.h"
 #include "tools/trainer/gpt_model.h"
 #include "tools/trainer/model_placement.h"
 #include "tools/trainer/progress.h"
+#include "tools/trainer/rank_exchange.h"
+#include "tools/trainer/rank_gather.h"
 
 namespace muonshard {
 namespace {
@@ -26,7 +29,7 @@ class RankTrainer {
  public:
   RankTrainer(TrainRun& run, Rank rank) : run_(run), rank_(rank) {}
 
-  absl::StatusOr<RankResult> Run();
+  absl::Status Run();
 
  private:
   absl::Status SetUp();
@@ -42,7 +45,8 @@ class RankTrainer {
   absl::Status OnGradient(const GradientArrival& arrival);
   absl::Status EvaluateHeldOut(std::vector<double>& losses);
   absl::Status Collect();
-  void ShowProgress(int64_t step);
+  absl::Status HandOver();
+  absl::Status ShowProgress(int64_t step, bool is_last);
   // What the losses of this step are multiplied by.
   double LossScale() const {
     return scaler_.has_value() ? scaler_->scale() : 1;
@@ -54,6 +58,8 @@ class RankTrainer {
   std::unique_ptr<Collective> world_;
   // The ranks that share the experts, if they are several.
   std::unique_ptr<Collective> experts_;
+  // Null unless ranks are processes.
+  std::unique_ptr<RankExchange> exchange_;
   // Outlives the optimizer, whose last updates may still read its parameters.
   std::unique_ptr<GptModel> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
@@ -63,10 +69,12 @@ class RankTrainer {
   double loss_sum_ = 0;
 };
 
-absl::StatusOr<RankResult> RankTrainer::Run() {
+absl::Status RankTrainer::Run() {
   absl::Status status = SetUp();
   if (status.ok()) status = TrainAll();
-  if (status.ok()) return std::move(result_);
+  if (status.ok()) status = HandOver();
+  if (status.ok()) return absl::OkStatus();
+  if (exchange_ != nullptr) exchange_->Abort(status);
   if (experts_ != nullptr) experts_->Abort(status);
   if (world_ != nullptr) world_->Abort(status);
   return status;
@@ -95,6 +103,13 @@ absl::Status RankTrainer::JoinGroups() {
       run_.plugin.NewGroup(config);
   if (!world.ok()) return world.status();
   world_ = *std::move(world);
+  if (run_.is_process) {
+    absl::StatusOr<std::unique_ptr<RankExchange>> exchange =
+        RankExchange::Create(*world_, run_.store,
+                             run_.optimizer_options.timeout);
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+  }
   return JoinExperts();
 }
 
@@ -202,10 +217,12 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
     if (absl::Status s = RunMicroBatch(step, m); !s.ok()) return s;
   }
   if (run_.verifier != nullptr) {
-    if (absl::Status s = run_.verifier->EndBackward(rank_, step, LossScale());
-        !s.ok()) {
-      return s;
-    }
+    const absl::Status ended =
+        exchange_ == nullptr
+            ? run_.verifier->EndBackward(rank_, step, LossScale())
+            : GatherBackward(rank_, step, LossScale(), *exchange_,
+                             *run_.verifier);
+    if (!ended.ok()) return ended;
   }
   const absl::Time finish_begin = run_.runtime.Now();
   absl::StatusOr<ReducedGradients> reduced = optimizer_->Finish();
@@ -221,11 +238,9 @@ absl::Status RankTrainer::TrainStep(int64_t step) {
   const absl::Time end = run_.runtime.Now();
   run_.meter.AddProgramSpan(
       {ProgramPhase::kFinish, ToInt(rank_), step, 0, finish_begin, end});
-  if (run_.meter.EndStep(ToInt(rank_), step,
-                         loss_sum_ / run_.options.micro_batches, end - begin)) {
-    ShowProgress(step);
-  }
-  return absl::OkStatus();
+  const bool is_last = run_.meter.EndStep(
+      ToInt(rank_), step, loss_sum_ / run_.options.micro_batches, end - begin);
+  return ShowProgress(step, is_last);
 }
 
 absl::Status RankTrainer::RunMicroBatch(int64_t step, int32_t micro_batch) {
@@ -325,28 +340,56 @@ absl::Status RankTrainer::Collect() {
   if (rank_ == Rank{0}) result_.plan_report = PlanReport(plan);
   result_.loss_scale = LossScale();
   result_.expert_positions = model_->expert_positions();
-  if (run_.verifier != nullptr) {
-    for (int32_t p = 0; p < model_->parameter_count(); ++p) {
-      run_.verifier->Compare(rank_, p, model_->parameter(p),
-                             result_.difference);
-    }
+  result_.parameter_hash = kByteHashStart;
+  for (int32_t p = 0; p < model_->parameter_count(); ++p) {
+    result_.parameter_hash =
+        HashBytes(result_.parameter_hash, model_->parameter(p));
+    if (run_.verifier == nullptr) continue;
+    run_.verifier->Compare(rank_, p, model_->parameter(p), result_.difference);
   }
   return absl::OkStatus();
 }
 
-void RankTrainer::ShowProgress(int64_t step) {
+absl::Status RankTrainer::HandOver() {
+  if (exchange_ == nullptr) {
+    run_.results[static_cast<size_t>(ToInt(rank_))] = std::move(result_);
+    return absl::OkStatus();
+  }
+  const int64_t steps = run_.options.steps;
+  const int64_t shown =
+      (steps - 1) / run_.options.interval * run_.options.interval;
+  absl::Status status =
+      GatherSteps(shown, steps, rank_, *exchange_, run_.meter);
+  if (!status.ok()) return status;
+  status = GatherResults(result_, *exchange_, run_.results);
+  if (!status.ok()) return status;
+  return exchange_->CheckGathered();
+}
+
+// `is_last`: all ranks of this process have ended the step.
+absl::Status RankTrainer::ShowProgress(int64_t step, bool is_last) {
   // The update of `step` may still be under way; that of the step before was
   // complete when this step's forward had used every parameter.
   const int64_t complete = step - 1;
-  if (complete == 0 || complete % run_.options.interval != 0) return;
-  run_.show(ProgressLine(run_.options, run_.meter,
-                         complete - run_.options.interval, complete,
+  if (complete == 0 || complete % run_.options.interval != 0) {
+    return absl::OkStatus();
+  }
+  const int64_t first = complete - run_.options.interval;
+  if (exchange_ != nullptr) {
+    const absl::Status gathered =
+        GatherSteps(first, complete, rank_, *exchange_, run_.meter);
+    if (!gathered.ok()) return gathered;
+  } else if (!is_last) {
+    return absl::OkStatus();
+  }
+  run_.show(ProgressLine(run_.options, run_.meter, first, complete,
                          {LossScale(), result_.skipped_steps}));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<RankResult> TrainOneRank(TrainRun& run, Rank rank) {
+absl::Status TrainOneRank(TrainRun& run, Rank rank) {
   return RankTrainer(run, rank).Run();
 }
 

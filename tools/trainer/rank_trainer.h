@@ -6,7 +6,8 @@
 //   finish      the optimizer reduces what is left, then updates and gathers
 //               while the next forward begins
 //
-// Threads      One task per rank; all ranks of the run at once.
+// Threads      One task per rank; all ranks of the run at once, or one alone in
+//              each process.
 // Errors       The first one on this rank, which also aborts the group so that
 //              no other rank waits for it.
 
@@ -15,7 +16,7 @@
 
 #include <cstdint>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "tools/trainer/train_run.h"
 #include "topology/rank.h"
 
@@ -26,7 +27,8 @@ namespace muonshard {
 inline constexpr int64_t kHeldOutBatches = 32;
 inline constexpr int64_t kHeldOutSequences = 8;
 
-absl::StatusOr<RankResult> TrainOneRank(TrainRun& run, Rank rank);
+// What comes of it is in `run.results`.
+absl::Status TrainOneRank(TrainRun& run, Rank rank);
 
 }  // namespace muonshard
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "optimizer/options.h"
 #include "tools/trainer/group_summary.h"
@@ -185,6 +186,9 @@ std::string ReportJson(const TrainOptions& options, const TrainResult& result) {
   json.IntegerField("skipped_steps", result.skipped_steps);
   json.NewLine();
   json.NumberField("loss_scale", result.loss_scale);
+  json.NewLine();
+  json.TextField("parameter_hash",
+                 absl::StrFormat("%016x", result.parameter_hash));
   json.NewLine();
   WriteLoss(result, json);
   json.NewLine();

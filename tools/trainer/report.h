@@ -21,6 +21,8 @@
 //   plan.groups                   groups of several ranks that gradients are
 //                                 reduced in; hosts and lanes are 1 in a flat
 //                                 one
+//   parameter_hash                of the bytes of all parameters on all ranks,
+//                                 after the last step
 //   verify.max_abs_difference     null without --verify
 
 #ifndef TOOLS_TRAINER_REPORT_H_

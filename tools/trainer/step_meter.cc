@@ -42,6 +42,23 @@ bool StepMeter::EndStep(int32_t rank, int64_t step, double loss,
   return ++row.ranks_done == ranks_;
 }
 
+StepShare StepMeter::ShareOf(int32_t rank, int64_t step) const {
+  const MutexLock lock(*mutex_);
+  const StepRow& row = rows_[static_cast<size_t>(step - 1)];
+  return {row.losses[static_cast<size_t>(rank)], row.duration,
+          row.newton_schulz, row.exposed_communication};
+}
+
+void StepMeter::AddShare(int32_t rank, int64_t step, const StepShare& share) {
+  const MutexLock lock(*mutex_);
+  StepRow& row = rows_[static_cast<size_t>(step - 1)];
+  row.losses[static_cast<size_t>(rank)] = share.loss;
+  row.duration += share.duration;
+  row.newton_schulz += share.newton_schulz;
+  row.exposed_communication += share.exposed_communication;
+  ++row.ranks_done;
+}
+
 StepMeans StepMeter::MeansOf(const StepRow& row) const {
   StepMeans means;
   // In rank order, not in the order of arrival.

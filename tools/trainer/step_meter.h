@@ -46,6 +46,14 @@ struct StepRow {
   absl::Duration exposed_communication;
 };
 
+// One rank's part of a row.
+struct StepShare {
+  double loss = 0;
+  absl::Duration duration;
+  absl::Duration newton_schulz;
+  absl::Duration exposed_communication;
+};
+
 // Of one step, over the ranks.
 struct StepMeans {
   double loss = 0;
@@ -65,6 +73,11 @@ class StepMeter {
   // Returns true to the last rank that ends the step.
   bool EndStep(int32_t rank, int64_t step, double loss,
                absl::Duration duration);
+
+  // For ranks in processes of their own, each with a meter: what was measured
+  // of `step`, by `rank` alone so far, and what another rank measured.
+  StepShare ShareOf(int32_t rank, int64_t step) const;
+  void AddShare(int32_t rank, int64_t step, const StepShare& share);
 
   int32_t ranks() const { return ranks_; }
   // Row i is of step i + 1.

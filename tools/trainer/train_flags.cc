@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -71,8 +72,9 @@ void AddRunFlags(TrainOptions& options, Choices& choices, FlagTable& table) {
   table.AddText("plugin-options", "JSON",
                 "for the plugin; else $MUONSHARD_PLUGIN_OPTIONS",
                 &options.plugin_options);
-  table.AddInteger("ranks", "ranks, each a thread", 1, kRanksMax,
-                   &options.ranks);
+  table.AddInteger(
+      "ranks", "ranks, each a thread; under a launcher, as many as it started",
+      1, kRanksMax, &options.ranks);
   table.AddText("mesh", "AXES", "axes of the ranks, e.g. sharding=4; see below",
                 &options.mesh);
   table.AddInteger("lanes-per-node",
@@ -140,6 +142,19 @@ absl::Status CheckModel(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
+// Ranks are as many as the launcher says.
+absl::Status SettleRanks(bool ranks_given, TrainOptions& options) {
+  if (!options.place.has_value()) return absl::OkStatus();
+  const JobPlace& place = *options.place;
+  if (ranks_given && options.ranks != place.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks: want ", place.size, ", as many as ",
+                     place.launcher, " has started, got ", options.ranks));
+  }
+  options.ranks = place.size;
+  return absl::OkStatus();
+}
+
 // Fills in what follows from the other: ranks from the mesh, or the mesh from
 // the ranks.
 absl::Status SettleMesh(bool ranks_given, TrainOptions& options) {
@@ -162,8 +177,10 @@ absl::Status SettleMesh(bool ranks_given, TrainOptions& options) {
 }  // namespace
 
 absl::StatusOr<TrainCommand> ParseTrainFlags(
-    std::span<const absl::string_view> arguments) {
+    std::span<const absl::string_view> arguments,
+    std::optional<JobPlace> place) {
   TrainCommand command;
+  command.options.place = std::move(place);
   Choices choices;
   FlagTable table;
   AddRunFlags(command.options, choices, table);
@@ -171,7 +188,12 @@ absl::StatusOr<TrainCommand> ParseTrainFlags(
   if (absl::Status s = table.Parse(arguments); !s.ok()) return s;
   command.help_wanted = table.help_wanted();
   Apply(choices, command.options);
-  if (absl::Status s = SettleMesh(table.given("ranks"), command.options);
+  const bool ranks_given = table.given("ranks");
+  if (absl::Status s = SettleRanks(ranks_given, command.options); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = SettleMesh(
+          ranks_given || command.options.place.has_value(), command.options);
       !s.ok()) {
     return s;
   }
@@ -187,8 +209,10 @@ std::string TrainHelp() {
   AddRunFlags(options, choices, table);
   AddOutputAndModelFlags(options, table);
   return absl::StrCat(
-      "Trains a byte-level GPT, one rank per thread, with the sharded Muon "
-      "optimizer.\n\nFlags [default]:\n",
+      "Trains a byte-level GPT with the sharded Muon optimizer, one rank per "
+      "thread, or one\nper process under muonshard launch, mpirun, mpiexec, "
+      "srun or torchrun; then rank 0\nreports, and its trace shows "
+      "itself.\n\nFlags [default]:\n",
       table.Help(), kMeshHelp);
 }
 

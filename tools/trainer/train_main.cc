@@ -1,9 +1,11 @@
 #include "tools/trainer/train_main.h"
 
+#include <optional>
 #include <ostream>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "collectives/job_place.h"
 #include "tools/trainer/train_flags.h"
 #include "tools/trainer/trainer.h"
 
@@ -27,7 +29,14 @@ int RunTraining(const TrainOptions& options, std::ostream& out,
 
 int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
               std::ostream& errors) {
-  const absl::StatusOr<TrainCommand> command = ParseTrainFlags(arguments);
+  const absl::StatusOr<std::optional<JobPlace>> place =
+      FindJobPlace(ProcessVariable, IdsOfThisProcess());
+  if (!place.ok()) {
+    errors << "train: " << place.status().message() << "\n";
+    return 2;
+  }
+  const absl::StatusOr<TrainCommand> command =
+      ParseTrainFlags(arguments, *place);
   if (!command.ok()) {
     errors << "train: " << command.status().message() << "\n";
     return 2;

@@ -1,4 +1,5 @@
-// The training program as a function: flags in, exit status out.
+// The training program as a function: flags, and the variables of a launcher,
+// in, exit status out.
 
 #ifndef TOOLS_TRAINER_TRAIN_MAIN_H_
 #define TOOLS_TRAINER_TRAIN_MAIN_H_
@@ -17,8 +18,8 @@ namespace muonshard {
 int RunTraining(const TrainOptions& options, std::ostream& out,
                 std::ostream& errors);
 
-// `arguments` without the program's name. Returns 2 after wrong flags, which
-// are one line on `errors`, else as RunTraining.
+// `arguments` without the program's name. Returns 2 after wrong flags or wrong
+// variables of a launcher, which are one line on `errors`, else as RunTraining.
 int TrainMain(std::span<const absl::string_view> arguments, std::ostream& out,
               std::ostream& errors);
 

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "collectives/data_type.h"
+#include "collectives/job_place.h"
 #include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
 #include "optimizer/parameter_spec.h"
@@ -27,6 +29,8 @@ using GradientFault =
                                std::span<std::byte> gradient)>;
 
 struct TrainOptions {
+  // Set: this process is one rank of a job, and trains that alone.
+  std::optional<JobPlace> place;
   std::string plugin;          // Empty: from the environment, else loopback.
   std::string plugin_options;  // JSON for the plugin.
   int32_t ranks = 4;

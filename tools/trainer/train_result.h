@@ -45,6 +45,9 @@ struct TrainResult {
   int64_t bucket_count = 0;
   std::string plan_report;
 
+  // Of the bytes of all parameters on all ranks, by rank, after the last step.
+  uint64_t parameter_hash = 0;
+
   // Of all parameters on all ranks; absent without --verify.
   std::optional<double> verify_max_abs_difference;
   // Elements whose bits differ.

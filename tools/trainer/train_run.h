@@ -1,4 +1,5 @@
-// What the ranks of one run share: its inputs, and where results gather.
+// What the ranks of one run share: its inputs, and where results gather. Ranks
+// that are processes have one each.
 
 #ifndef TOOLS_TRAINER_TRAIN_RUN_H_
 #define TOOLS_TRAINER_TRAIN_RUN_H_
@@ -27,24 +28,6 @@ namespace muonshard {
 // Shows text to a person; called by one task at a time.
 using TextSink = std::function<void(const std::string&)>;
 
-// Made before the ranks start; constant while they run, but for the objects
-// that guard themselves.
-struct TrainRun {
-  const TrainOptions& options;
-  const Mesh& mesh;
-  const TextData& data;
-  std::vector<ParameterSpec> specs;                // Placed on the mesh.
-  std::vector<std::vector<float>> initial_values;  // Of the whole model.
-  std::vector<std::string> host_ids;               // By rank.
-  OptimizerOptions optimizer_options;
-  Runtime& runtime;
-  Plugin& plugin;
-  Store& store;
-  StepMeter& meter;
-  Verifier* verifier = nullptr;  // Null without --verify.
-  TextSink show;
-};
-
 // What one rank brings back.
 struct RankResult {
   // The mean loss of each held-out batch that was this rank's share, by index
@@ -63,6 +46,30 @@ struct RankResult {
   int64_t bucket_count = 0;
   std::string plan_report;
   VerifyDifference difference;
+  // Of the bytes of all parameters, in their order, after the last step.
+  uint64_t parameter_hash = 0;
+};
+
+// Made before the ranks start; constant while they run, but for the objects
+// that guard themselves.
+struct TrainRun {
+  const TrainOptions& options;
+  const Mesh& mesh;
+  const TextData& data;
+  std::vector<ParameterSpec> specs;                // Placed on the mesh.
+  std::vector<std::vector<float>> initial_values;  // Of the whole model.
+  std::vector<std::string> host_ids;               // By rank.
+  OptimizerOptions optimizer_options;
+  Runtime& runtime;
+  Plugin& plugin;
+  Store& store;
+  StepMeter& meter;
+  Verifier* verifier = nullptr;  // Null without --verify.
+  TextSink show;
+  // This process runs one rank; the others are other processes.
+  bool is_process = false;
+  // By rank. Each rank fills its own, or, if it is a process, all.
+  std::vector<RankResult> results;
 };
 
 }  // namespace muonshard

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/host_exchange.h"
+#include "collectives/job_place.h"
 #include "collectives/runtime/rank_tasks.h"
 #include "collectives/runtime/threads_runtime.h"
 #include "optimizer/plan.h"
+#include "tools/trainer/byte_hash.h"
 #include "tools/trainer/gpt_model.h"
 #include "tools/trainer/group_summary.h"
 #include "tools/trainer/model_placement.h"
@@ -18,6 +21,7 @@
 #include "tools/trainer/plan_flags.h"
 #include "tools/trainer/plot.h"
 #include "tools/trainer/progress.h"
+#include "tools/trainer/rank_exchange.h"
 #include "tools/trainer/rank_trainer.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/trace.h"
@@ -26,7 +30,13 @@
 namespace muonshard {
 namespace {
 
+// Whether this process is a rank that others report for.
+bool IsSilent(const TrainOptions& options) {
+  return options.place.has_value() && options.place->rank != Rank{0};
+}
+
 absl::Status CheckOutputs(const TrainOptions& options) {
+  if (IsSilent(options)) return absl::OkStatus();
   for (const auto& [flag, path] : {std::pair("--report", &options.report_path),
                                    std::pair("--trace", &options.trace_path),
                                    std::pair("--plot", &options.plot_path)}) {
@@ -44,6 +54,11 @@ absl::StatusOr<TextData> LoadData(const TrainOptions& options) {
                               options.shape.context);
 }
 
+absl::Status OfRank(int32_t rank, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("rank ", rank, ": ", status.message()));
+}
+
 // The first error that is a cause: a rank whose group was aborted only follows
 // another.
 absl::Status FirstError(const std::vector<absl::Status>& statuses) {
@@ -53,8 +68,7 @@ absl::Status FirstError(const std::vector<absl::Status>& statuses) {
     if (status.ok()) continue;
     const bool cause = !absl::IsAborted(status);
     if (!first.ok() && (!cause || !absl::IsAborted(first))) continue;
-    first = absl::Status(status.code(),
-                         absl::StrCat("rank ", rank, ": ", status.message()));
+    first = OfRank(static_cast<int32_t>(rank), status);
   }
   return first;
 }
@@ -80,14 +94,18 @@ void FillVerify(const std::vector<RankResult>& ranks, TrainResult& result) {
   result.verify_max_abs_difference = max_abs;
 }
 
-void FillResult(const std::vector<RankResult>& ranks, const TrainRun& run,
-                TrainResult& result) {
+void FillResult(const TrainRun& run, TrainResult& result) {
+  const std::vector<RankResult>& ranks = run.results;
   result.held_out_loss_first = MeanHeldOut(ranks, &RankResult::held_out_first);
   result.held_out_loss_last = MeanHeldOut(ranks, &RankResult::held_out_last);
   result.steps = run.meter.Means();
   absl::Time begin = absl::InfiniteFuture();
   absl::Time end = absl::InfinitePast();
+  result.parameter_hash = kByteHashStart;
   for (const RankResult& rank : ranks) {
+    result.parameter_hash =
+        HashBytes(result.parameter_hash,
+                  std::as_bytes(std::span(&rank.parameter_hash, 1)));
     begin = std::min(begin, rank.training_begin);
     end = std::max(end, rank.training_end);
     result.ranks.push_back(rank.bytes);
@@ -108,7 +126,7 @@ void FillResult(const std::vector<RankResult>& ranks, const TrainRun& run,
   if (run.verifier != nullptr) FillVerify(ranks, result);
 }
 
-// By rank.
+// By rank, of ranks in one process.
 std::vector<std::string> HostIdsOf(const TrainOptions& options) {
   std::vector<std::string> host_ids;
   for (int32_t rank = 0; rank < options.ranks; ++rank) {
@@ -118,6 +136,39 @@ std::vector<std::string> HostIdsOf(const TrainOptions& options) {
             : absl::StrCat("node", rank / options.lanes_per_node));
   }
   return host_ids;
+}
+
+// Where the ranks of this run meet: the job's store, or one within the process.
+absl::StatusOr<std::unique_ptr<Store>> OpenStoreOf(const TrainOptions& options,
+                                                   absl::Duration timeout,
+                                                   Runtime& runtime) {
+  if (!options.place.has_value()) return NewInProcessStore(runtime);
+  return OpenJobStore(runtime, *options.place, runtime.Now() + timeout);
+}
+
+absl::StatusOr<std::vector<std::string>> FindHostIds(
+    const TrainOptions& options, absl::Duration timeout, Runtime& runtime,
+    Store& store) {
+  if (!options.place.has_value()) return HostIdsOf(options);
+  if (options.lanes_per_node != 0) {
+    return absl::InvalidArgumentError(
+        "--lanes-per-node: ranks that are processes have real hosts");
+  }
+  return ExchangeThroughStore(store, "host", options.place->rank,
+                              options.place->size, LocalHostId(),
+                              runtime.Now() + timeout);
+}
+
+absl::Status CheckJoinsProcesses(const TrainOptions& options,
+                                 const Plugin& plugin) {
+  if (!options.place.has_value() || options.ranks == 1 ||
+      plugin.name() != "loopback") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--plugin: ", options.place->launcher, " has started ", options.ranks,
+      " processes, and plugin \"loopback\" joins threads of one; want one that "
+      "joins processes, as --plugin=ucx"));
 }
 
 absl::Status CheckPretendedHosts(const TrainOptions& options,
@@ -163,18 +214,16 @@ TrainResult Described(const TrainRun& run, const Plan& plan) {
   return result;
 }
 
-absl::Status RunAllRanks(TrainRun& run, TrainResult& result) {
-  std::vector<RankResult> ranks(static_cast<size_t>(run.options.ranks));
-  const std::vector<absl::Status> statuses =
-      RunRanks(run.runtime, run.options.ranks, [&](Rank rank) {
-        absl::StatusOr<RankResult> of_rank = TrainOneRank(run, rank);
-        if (!of_rank.ok()) return of_rank.status();
-        ranks[static_cast<size_t>(ToInt(rank))] = *std::move(of_rank);
-        return absl::OkStatus();
-      });
-  if (absl::Status s = FirstError(statuses); !s.ok()) return s;
-  FillResult(ranks, run, result);
-  return absl::OkStatus();
+absl::Status RunAllRanks(TrainRun& run) {
+  return FirstError(RunRanks(run.runtime, run.options.ranks, [&run](Rank rank) {
+    return TrainOneRank(run, rank);
+  }));
+}
+
+absl::Status RunOwnRank(TrainRun& run) {
+  const Rank rank = run.options.place->rank;
+  const absl::Status status = TrainOneRank(run, rank);
+  return status.ok() ? status : OfRank(ToInt(rank), status);
 }
 
 // The lines of progress that no later step has shown.
@@ -188,6 +237,7 @@ void ShowLastLine(const TrainRun& run, const TrainResult& result) {
 
 absl::Status WriteOutputs(const TrainOptions& options, const StepMeter& meter,
                           const TrainResult& result) {
+  if (IsSilent(options)) return absl::OkStatus();
   if (!options.report_path.empty()) {
     if (absl::Status s = WriteFile("--report", options.report_path,
                                    ReportJson(options, result));
@@ -207,6 +257,30 @@ absl::Status WriteOutputs(const TrainOptions& options, const StepMeter& meter,
   const std::string title = absl::StrCat(
       "Training loss, ", RuleName(options.rule), ", ", options.ranks, " ranks");
   return WriteFile("--plot", options.plot_path, LossPlotSvg(title, result));
+}
+
+absl::StatusOr<TrainResult> RunAndReport(TrainRun& run, const Plan& plan) {
+  const absl::StatusOr<std::unique_ptr<Verifier>> verifier = MakeVerifier(run);
+  if (!verifier.ok()) return verifier.status();
+  run.verifier = verifier->get();
+  TrainResult result = Described(run, plan);
+  run.show(Introduction(run.options, result));
+  run.show(ProgressHeading(run.options));
+  if (absl::Status s = run.is_process ? RunOwnRank(run) : RunAllRanks(run);
+      !s.ok()) {
+    return s;
+  }
+  FillResult(run, result);
+  ShowLastLine(run, result);
+  run.show(Summary(run.options, result));
+  if (absl::Status s = WriteOutputs(run.options, run.meter, result); !s.ok()) {
+    return s;
+  }
+  // No other rank needs the store once rank 0 has everything.
+  if (run.is_process && !IsSilent(run.options)) {
+    RemoveJobFolder(*run.options.place);
+  }
+  return result;
 }
 
 }  // namespace
@@ -235,13 +309,7 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
       options.shape,
       GptParameterSpecs(options.shape, options.rule, options.precision), *mesh);
   if (!specs.ok()) return specs.status();
-  const std::vector<std::string> host_ids = HostIdsOf(options);
   const OptimizerOptions optimizer_options = OptimizerOptionsOf(options);
-  // Each rank makes it too; here it is refused, and described, before any
-  // starts.
-  const absl::StatusOr<Plan> plan = Plan::Create(
-      *specs, *mesh, HostMap::FromHostIds(host_ids), optimizer_options);
-  if (!plan.ok()) return plan.status();
 
   // Ranks are the parallelism, and the number of threads changes the bits of a
   // product. Set here, before any task computes.
@@ -250,6 +318,9 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
   // Outlives the plugin, whose tasks report to it.
   StepMeter meter(*runtime, options.ranks, options.steps,
                   !options.trace_path.empty());
+  const absl::StatusOr<std::unique_ptr<Store>> store =
+      OpenStoreOf(options, optimizer_options.timeout, *runtime);
+  if (!store.ok()) return store.status();
   const absl::StatusOr<std::unique_ptr<Plugin>> plugin = Plugin::Open(
       PluginSearchFromEnvironment(options.plugin, options.plugin_options),
       *runtime);
@@ -257,31 +328,34 @@ absl::StatusOr<TrainResult> Train(const TrainOptions& options,
   if (absl::Status s = CheckPretendedHosts(options, **plugin); !s.ok()) {
     return s;
   }
-  const std::unique_ptr<Store> store = NewInProcessStore(*runtime);
-  TrainRun run{.options = options,
-               .mesh = *mesh,
-               .data = *data,
-               .specs = *std::move(specs),
-               .initial_values = GptInitialValues(options.shape, options.seed),
-               .host_ids = host_ids,
-               .optimizer_options = optimizer_options,
-               .runtime = *runtime,
-               .plugin = **plugin,
-               .store = *store,
-               .meter = meter,
-               .show = show};
-  const absl::StatusOr<std::unique_ptr<Verifier>> verifier = MakeVerifier(run);
-  if (!verifier.ok()) return verifier.status();
-  run.verifier = verifier->get();
-
-  TrainResult result = Described(run, *plan);
-  show(Introduction(options, result));
-  show(ProgressHeading(options));
-  if (absl::Status s = RunAllRanks(run, result); !s.ok()) return s;
-  ShowLastLine(run, result);
-  show(Summary(options, result));
-  if (absl::Status s = WriteOutputs(options, meter, result); !s.ok()) return s;
-  return result;
+  if (absl::Status s = CheckJoinsProcesses(options, **plugin); !s.ok()) {
+    return s;
+  }
+  absl::StatusOr<std::vector<std::string>> host_ids =
+      FindHostIds(options, optimizer_options.timeout, *runtime, **store);
+  if (!host_ids.ok()) return host_ids.status();
+  // Each rank makes it too; here it is refused, and described, before any
+  // starts.
+  const absl::StatusOr<Plan> plan = Plan::Create(
+      *specs, *mesh, HostMap::FromHostIds(*host_ids), optimizer_options);
+  if (!plan.ok()) return plan.status();
+  TrainRun run{
+      .options = options,
+      .mesh = *mesh,
+      .data = *data,
+      .specs = *std::move(specs),
+      .initial_values = GptInitialValues(options.shape, options.seed),
+      .host_ids = *std::move(host_ids),
+      .optimizer_options = optimizer_options,
+      .runtime = *runtime,
+      .plugin = **plugin,
+      .store = **store,
+      .meter = meter,
+      .show = show,
+      .is_process = options.place.has_value(),
+      .results = std::vector<RankResult>(static_cast<size_t>(options.ranks))};
+  if (IsSilent(options)) run.show = [](const std::string&) {};
+  return RunAndReport(run, *plan);
 }
 
 }  // namespace muonshard

@@ -11,6 +11,7 @@
 #include "collectives/data_type.h"
 #include "optimizer/compute/convert.h"
 #include "optimizer/step_options.h"
+#include "tools/trainer/byte_record.h"
 
 namespace muonshard {
 namespace {
@@ -114,6 +115,43 @@ absl::Status Verifier::EndBackward(Rank rank, int64_t step, double loss_scale) {
   }
   steps_.erase(step);
   return status_;
+}
+
+std::string Verifier::Contribution(Rank rank, int64_t step, double loss_scale) {
+  const MutexLock lock(*mutex_);
+  const OfRank& of_rank = At(step).ranks[static_cast<size_t>(ToInt(rank))];
+  ByteWriter writer;
+  writer.Put(loss_scale);
+  for (size_t p = 0; p < setup_.specs.size(); ++p) {
+    if (of_rank.sums.empty()) {
+      writer.PutText("");
+    } else {
+      const std::vector<std::byte>& sum = of_rank.sums[p];
+      std::string text(sum.size(), '\0');
+      if (!sum.empty()) std::memcpy(text.data(), sum.data(), sum.size());
+      writer.PutText(text);
+    }
+  }
+  return writer.bytes();
+}
+
+absl::Status Verifier::TakeContribution(Rank rank, int64_t step,
+                                        absl::string_view contribution) {
+  ByteReader reader(contribution);
+  double loss_scale = 0;
+  reader.Take(loss_scale);
+  for (size_t p = 0; p < setup_.specs.size(); ++p) {
+    const absl::string_view sum = reader.TakeText();
+    if (sum.empty()) continue;
+    Deposit(rank, step, static_cast<int32_t>(p),
+            std::as_bytes(std::span(sum.data(), sum.size())));
+  }
+  if (!reader.exhausted()) {
+    return absl::DataLossError(absl::StrCat(
+        "verify: step ", step, ": what rank ", ToInt(rank),
+        " gave does not hold ", setup_.specs.size(), " gradients"));
+  }
+  return EndBackward(rank, step, loss_scale);
 }
 
 absl::Status Verifier::CheckScales(const OfStep& of_step) const {

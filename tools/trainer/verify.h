@@ -24,10 +24,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "collectives/runtime/runtime.h"
 #include "optimizer/grad_scaler.h"
 #include "optimizer/options.h"
@@ -71,6 +73,13 @@ class Verifier {
   // `rank` has deposited all of `step`, of a loss times `loss_scale`. Steps end
   // in order on every rank.
   absl::Status EndBackward(Rank rank, int64_t step, double loss_scale);
+
+  // For ranks in processes of their own, each with a Verifier: what `rank`
+  // deposited of `step`, and the deposits and the end of the backward that
+  // another process says so of.
+  std::string Contribution(Rank rank, int64_t step, double loss_scale);
+  absl::Status TakeContribution(Rank rank, int64_t step,
+                                absl::string_view contribution);
 
   // Between `values` on `rank` and the unsharded optimizer's parameter, after
   // the same number of steps; added to `difference`.

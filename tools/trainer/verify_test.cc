@@ -93,6 +93,46 @@ TEST_F(VerifierTest, TheStepIsTakenWhenTheLastRankHasEndedIt) {
   EXPECT_EQ(Compared(*verifier, {1, 2}).different_count, 2);
 }
 
+// Each process has deposits of its own rank alone.
+TEST_F(VerifierTest, VerifiersOfTwoProcessesTakeTheSameStep) {
+  const auto whole = Make(SetupOf("sharding=2"));
+  const std::unique_ptr<Verifier> of_rank[2] = {Make(SetupOf("sharding=2")),
+                                                Make(SetupOf("sharding=2"))};
+  for (const int32_t rank : {0, 1}) {
+    for (Verifier* verifier : {whole.get(), of_rank[rank].get()}) {
+      Deposit(*verifier, rank, 1, {1, rank == 0 ? 8.f : 32.f});
+      Deposit(*verifier, rank, 1, {2, 16});
+    }
+  }
+  for (const int32_t rank : {0, 1}) {
+    Verifier& own = *of_rank[rank];
+    Verifier& other = *of_rank[1 - rank];
+    ASSERT_TRUE(whole->EndBackward(Rank{rank}, 1, 1).ok());
+    const std::string given = own.Contribution(Rank{rank}, 1, 1);
+    ASSERT_TRUE(other.TakeContribution(Rank{rank}, 1, given).ok());
+    if (rank == 0) continue;
+    ASSERT_TRUE(other.EndBackward(Rank{0}, 1, 1).ok());
+    ASSERT_TRUE(own.EndBackward(Rank{1}, 1, 1).ok());
+  }
+  const double wanted = Compared(*whole, {0, 0}).max_abs;
+  EXPECT_NE(wanted, 2);
+  for (const auto& verifier : of_rank) {
+    EXPECT_EQ(Compared(*verifier, {0, 0}).max_abs, wanted);
+  }
+}
+
+TEST_F(VerifierTest, AContributionThatIsNoneIsRefused) {
+  const auto verifier = Make(SetupOf("sharding=2"));
+  Deposit(*verifier, 0, 1, {1, 1});
+  const std::string whole = verifier->Contribution(Rank{0}, 1, 1);
+  for (const std::string& wrong : {std::string(), whole.substr(1), whole + "x",
+                                   whole.substr(0, whole.size() - 1)}) {
+    const absl::Status status = verifier->TakeContribution(Rank{1}, 2, wrong);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+  }
+}
+
 TEST_F(VerifierTest, MicroBatchesAndRanksAreSummed) {
   const auto split = Make(SetupOf("sharding=2"));
   const auto whole = Make(SetupOf("sharding=2"));
