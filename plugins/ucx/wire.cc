@@ -63,7 +63,9 @@ Outcome Decode(std::span<const std::byte> bytes, int32_t size, Head* head) {
                    " bytes, got " + std::to_string(bytes.size()));
   }
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
-  if (fixed.magic != kMagic) return Refused("it is of another version");
+  if (fixed.magic != kMagic || fixed.reserved != 0) {
+    return Refused("it is of another version");
+  }
   if (fixed.kind < static_cast<uint8_t>(MessageKind::kGroup) ||
       fixed.kind > static_cast<uint8_t>(MessageKind::kWake)) {
     return Refused("there is no kind " + std::to_string(fixed.kind));
@@ -71,6 +73,16 @@ Outcome Decode(std::span<const std::byte> bytes, int32_t size, Head* head) {
   if (fixed.sender < 0 || fixed.sender >= size) {
     return Refused("want a sender in [0, " + std::to_string(size) + "), got " +
                    std::to_string(fixed.sender));
+  }
+  if (fixed.culprit < -1 || fixed.culprit >= size) {
+    return Refused("want a culprit in [-1, " + std::to_string(size) +
+                   "), got " + std::to_string(fixed.culprit));
+  }
+  // Or a group would be broken by nothing.
+  const bool breaks = fixed.kind == static_cast<uint8_t>(MessageKind::kBreak);
+  if (breaks && fixed.code < MUONSHARD_E_ARGUMENT) {
+    return Refused("it breaks a group with code " + std::to_string(fixed.code) +
+                   ", which is no error");
   }
   if (fixed.text_bytes > kTextBytesMax ||
       sizeof(fixed) + fixed.text_bytes != bytes.size()) {

@@ -85,5 +85,22 @@ TEST(WireTest, AnotherKindOrVersionIsRefused) {
   EXPECT_THAT(Decode(bytes, 6, &got).text, HasSubstr("another version"));
 }
 
+TEST(WireTest, AGroupIsBrokenByAnErrorAndByARankOfIt) {
+  Head got;
+  Head head = SomeHead();
+  head.kind = MessageKind::kBreak;
+  head.code = MUONSHARD_E_PEER;
+  head.culprit = 5;
+  EXPECT_TRUE(Decode(Encode(head), 6, &got).ok());
+  EXPECT_THAT(Decode(Encode(head), 5, &got).text, HasSubstr("culprit"));
+  head.culprit = -2;
+  EXPECT_THAT(Decode(Encode(head), 6, &got).text, HasSubstr("culprit"));
+  head.culprit = -1;
+  for (const int code : {int{MUONSHARD_OK}, int{MUONSHARD_IN_PROGRESS}, -1}) {
+    head.code = code;
+    EXPECT_THAT(Decode(Encode(head), 6, &got).text, HasSubstr("no error"));
+  }
+}
+
 }  // namespace
 }  // namespace muonshard::ucx
