@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collectives/buffer.h"
 #include "collectives/work.h"
 #include "tools/trainer/byte_hash.h"
@@ -107,13 +108,23 @@ absl::StatusOr<std::vector<std::string>> ExchangeThroughStore(
     return s;
   }
   std::vector<std::string> gathered;
+  std::vector<int32_t> missing;
   for (int32_t r = 0; r < size; ++r) {
     absl::StatusOr<std::string> text =
         store.Get(absl::StrCat("train/", topic, "/", r), deadline);
+    if (absl::IsDeadlineExceeded(text.status())) {
+      // Those who came are found at once.
+      missing.push_back(r);
+      continue;
+    }
     if (!text.ok()) return text.status();
     gathered.push_back(*std::move(text));
   }
-  return gathered;
+  if (missing.empty()) return gathered;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank ", ToInt(rank), " waited in the store for the ", topic, " of ",
+      size, " ranks; missing ", missing.size() == 1 ? "rank " : "ranks ",
+      absl::StrJoin(missing, ", ")));
 }
 
 }  // namespace muonshard

@@ -60,6 +60,7 @@ class RankExchange {
 };
 
 // What each rank of a job puts into `store`, by rank, before there is a group.
+// kDeadlineExceeded names the ranks that are missing.
 absl::StatusOr<std::vector<std::string>> ExchangeThroughStore(
     Store& store, absl::string_view topic, Rank rank, int32_t size,
     absl::string_view own, absl::Time deadline);

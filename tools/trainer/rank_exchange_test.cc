@@ -95,5 +95,14 @@ TEST(RankExchangeTest, WhatChangedOnTheWayIsFound) {
                                  "what rank 0 gave for all ranks was changed"));
 }
 
+TEST(RankExchangeTest, RanksThatDoNotComeAreNamed) {
+  const std::unique_ptr<Runtime> runtime = NewThreadsRuntime();
+  const std::unique_ptr<Store> store = NewInProcessStore(*runtime);
+  ASSERT_THAT(store->Put("train/host/2", "here"), IsOk());
+  EXPECT_THAT(
+      ExchangeThroughStore(*store, "host", Rank{0}, 5, "there", runtime->Now()),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, "missing ranks 1, 3, 4"));
+}
+
 }  // namespace
 }  // namespace muonshard

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "collectives/job_place.h"
 
 namespace muonshard {
 namespace {
@@ -103,6 +104,26 @@ TEST(TrainFlagsTest, AMeshOfAnotherSizeThanTheRanksIsRefused) {
                         "64, got \"a=2,b=4\" of 8 ranks"));
   EXPECT_THAT(Error({"--mesh=a=128"}), HasSubstr("at most 64"));
   EXPECT_THAT(Error({"--mesh=a=0"}), HasSubstr("--mesh: "));
+}
+
+TEST(TrainFlagsTest, UnderALauncherRanksAreAsManyAsItStarted) {
+  JobPlace place;
+  place.launcher = "Open MPI";
+  place.size = 6;
+  const auto parse = [&place](std::vector<absl::string_view> arguments) {
+    return ParseTrainFlags(arguments, place);
+  };
+  for (const absl::string_view flag : {"--ranks=6", "--mesh=a=2,b=3"}) {
+    const auto command = parse({flag});
+    ASSERT_TRUE(command.ok()) << command.status();
+    EXPECT_EQ(command->options.ranks, 6);
+    EXPECT_TRUE(command->options.place.has_value());
+  }
+  EXPECT_EQ(parse({})->options.mesh, "sharding=6");
+  EXPECT_THAT(std::string(parse({"--ranks=4"}).status().message()),
+              HasSubstr("--ranks: want 6, as many as Open MPI has started"));
+  EXPECT_THAT(std::string(parse({"--mesh=a=4"}).status().message()),
+              HasSubstr("equal to --ranks=6"));
 }
 
 TEST(TrainFlagsTest, ValuesOutOfRangeAreRefused) {
