@@ -10,7 +10,20 @@ namespace {
 using plugins::Outcome;
 using plugins::RankList;
 
+// How long after its deadline an operation waits for the reason of a neighbour
+// whose group is known to have broken: it may know more.
+constexpr int64_t kReasonNs = 200'000'000;
+
 size_t Index(int32_t rank) { return static_cast<size_t>(rank); }
+
+bool AnyIsBroken(Neighbours& neighbours, int32_t size) {
+  for (int32_t peer = 0; peer < size; ++peer) {
+    if (neighbours.Has(peer) && neighbours.channel().IsBroken(peer)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -25,12 +38,17 @@ int64_t Communicator::NextDeadline() const {
   for (const auto& message : messages_) {
     next = std::min(next, message->call.deadline_ns);
   }
+  if (next < INT64_MAX - kReasonNs && neighbours_ != nullptr &&
+      AnyIsBroken(*neighbours_, identity_.size)) {
+    next += kReasonNs;
+  }
   return next;
 }
 
 void Communicator::CheckDeadlines() {
   if (broken() || idle()) return;
   const int64_t now = host_.Now();
+  if (NextDeadline() > now) return;
   for (const auto& operation : queue_) {
     if (operation->call.deadline_ns <= now) return Break(TooLate(*operation));
   }
@@ -45,6 +63,15 @@ std::vector<int32_t> Communicator::Missing(const Operation& operation) const {
     for (size_t i = 0; i < operation.round().receives.size(); ++i) {
       if (!operation.state->heard[i]) {
         missing[Index(operation.round().receives[i].peer)] = true;
+      }
+    }
+    // A neighbour may have said all, and not read what it was sent.
+    for (size_t i = 0; i < operation.round().parts.size(); ++i) {
+      const PeerPart& part = operation.round().parts[i];
+      const Lane& lane = operation.state->lanes[i];
+      if (!operation.pairwise() && IsNeighbour(part.peer) &&
+          (lane.sent < part.sends.size() || lane.exposed > 0)) {
+        missing[Index(part.peer)] = true;
       }
     }
   } else if (!operation.pairwise()) {

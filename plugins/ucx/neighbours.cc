@@ -124,7 +124,10 @@ bool Neighbours::TakeFrom(Operation& operation, const PeerPart& part,
       operation.state->shared[index] = payload;
       --operation.state->fold_waits_for[Index(receive.fold)];
     } else {
-      *failed = CopyFrom(operation, receive, lane, part.peer, *notice, payload);
+      const Outcome copied =
+          CopyFrom(operation, receive, lane, part.peer, *notice, payload);
+      if (copied.code == MUONSHARD_IN_PROGRESS) return released;
+      *failed = copied;
       if (!failed->ok()) return true;
     }
     lane.taken_bytes += notice->bytes;
@@ -154,6 +157,10 @@ Outcome Neighbours::CopyFrom(Operation& operation, const Receive& receive,
   }
   const int error = channel_->ReadInProcess(peer, notice, to);
   if (error == 0) return {};
+  // A rank whose group has broken may have freed it, and tells why.
+  if (error != ESRCH && channel_->IsBroken(peer)) {
+    return {.code = MUONSHARD_IN_PROGRESS};
+  }
   return {.code = error == ESRCH ? MUONSHARD_E_PEER : MUONSHARD_E_SYSTEM,
           .text = operation.Describe() + ": the memory of rank " +
                   std::to_string(peer) +
