@@ -188,6 +188,14 @@ TEST_F(LaunchMainTest, OthersGoOnIfToldTo) {
                                    Not(HasSubstr("ending"))));
 }
 
+// Some programs ignore it for all that they start.
+TEST_F(LaunchMainTest, RanksEndAlsoWhereTheEndsOfChildrenAreIgnored) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(Shells({"-n", "2"}, "exit $((3 * MUONSHARD_RANK))"), 3);
+  EXPECT_EQ(signal(SIGCHLD, before), SIG_IGN);
+  EXPECT_THAT(errors_.str(), HasSubstr("rank 1"));
+}
+
 TEST_F(LaunchMainTest, SignalsArePassedOn) {
   for (const auto& [name, number] :
        {std::pair("TERM", SIGTERM), std::pair("INT", SIGINT)}) {

@@ -24,6 +24,11 @@ absl::StatusOr<std::unique_ptr<SignalInbox>> SignalInbox::Create() {
     return absl::ErrnoToStatus(errno, "cannot take signals");
   }
   pthread_sigmask(SIG_BLOCK, &taken, &inbox->before_);
+  // Or, where whoever started this program ignores it, the system would forget
+  // how ranks ended, and their ends would be waited for ever.
+  struct sigaction of_children = {};
+  of_children.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &of_children, &inbox->children_before_);
   return inbox;
 }
 
@@ -32,6 +37,7 @@ SignalInbox::~SignalInbox() {
   // One that came too late must not end the program after all.
   while (Take().has_value()) {
   }
+  sigaction(SIGCHLD, &children_before_, nullptr);
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -1,7 +1,9 @@
 // Takes the signals that ask a program to end, as something to poll.
 //
 // Threads      Made before any other thread, which would take the signals
-//              instead. Those that the program was started to ignore stay so.
+//              instead. Those that the program was started to ignore stay so,
+//              but for the one that tells of children: while there is an inbox,
+//              they can be waited for.
 
 #ifndef TOOLS_LAUNCHER_SIGNAL_INBOX_H_
 #define TOOLS_LAUNCHER_SIGNAL_INBOX_H_
@@ -36,6 +38,7 @@ class SignalInbox {
 
   Descriptor descriptor_;
   sigset_t before_ = {};
+  struct sigaction children_before_ = {};
 };
 
 }  // namespace muonshard

@@ -7,9 +7,8 @@
 // through the store.
 //
 // Threads      One task of each rank; all calls are collective.
-// Errors       As a Collective's. kDataLoss: what a rank got is not what
-// another
-//              sent; the text names both.
+// Errors       As a Collective's. kDataLoss: what a rank got is not what was
+//              sent; the text names both ranks.
 
 #ifndef TOOLS_TRAINER_RANK_EXCHANGE_H_
 #define TOOLS_TRAINER_RANK_EXCHANGE_H_
